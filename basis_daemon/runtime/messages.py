@@ -1,0 +1,98 @@
+"""The transcript's vocabulary: what is stored and what providers are sent. Not the wire's: see `basis_protocol`.
+
+Every type is a frozen msgspec struct that can be written as JSON and read back unchanged (PV-4…PV-7).
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+Json = Any
+"""Any JSON value."""
+
+
+class Block(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
+    """Base of content blocks."""
+
+
+class Text(Block, tag="text"):
+    text: str
+
+
+class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who produced an opaque reasoning payload. It is replayed to exactly this provider, model and format (PV-41)."""
+
+    provider: str
+    model: str
+    format: Literal["anthropic_signed", "open_ai_encrypted", "gemini_thought"]
+
+
+class Thinking(Block, tag="thinking"):
+    """Reasoning. Never counted as assistant text (PV-43)."""
+
+    thinking: str = ""
+    signature: str | None = None
+    encrypted_content: str | None = None
+    id: str | None = None
+    provenance: Provenance | None = None
+    redacted: bool = False
+
+
+class Image(Block, tag="image"):
+    """An image by bytes (`media_type` and base64 `data`) or by `url`."""
+
+    media_type: str | None = None
+    data: str | None = None
+    url: str | None = None
+
+
+class ToolUse(Block, tag="tool_use"):
+    """A call the model asks for. `malformed` holds the raw text when it was no JSON object; `input` is then `{}`.
+
+    `item_id` is the wire's own id of the item, where it differs from the call id (PV-20).
+    """
+
+    id: str
+    name: str
+    input: dict[str, Json]
+    malformed: str | None = None
+    item_id: str | None = None
+
+
+class ToolResult(Block, tag="tool_result"):
+    """What a call gave back: text, or any structured JSON value."""
+
+    tool_use_id: str
+    content: Json
+    is_error: bool = False
+
+    def as_text(self) -> str:
+        """The content as text: itself, or compact JSON for structured content (PV-7)."""
+        return self.content if isinstance(self.content, str) else msgspec.json.encode(self.content).decode()
+
+
+ContentBlock = Text | Thinking | Image | ToolUse | ToolResult
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message of a conversation, in the order it was said."""
+
+    role: str
+    content: list[ContentBlock]
+
+    def text(self) -> str:
+        """All text blocks, concatenated (PV-4)."""
+        return "".join(block.text for block in self.content if isinstance(block, Text))
+
+    def tool_uses(self) -> list[ToolUse]:
+        return [block for block in self.content if isinstance(block, ToolUse)]
+
+
+def user(*content: ContentBlock | str) -> Message:
+    """A user message from blocks or plain strings."""
+    return Message("user", [Text(part) if isinstance(part, str) else part for part in content])
+
+
+def assistant(*content: ContentBlock | str) -> Message:
+    """An assistant message from blocks or plain strings."""
+    return Message("assistant", [Text(part) if isinstance(part, str) else part for part in content])

@@ -1,0 +1,314 @@
+"""The provider-neutral vocabulary: request, stream events, usage, and what a provider has to do.
+
+Owns the seam between the loop and every wire. Knows no HTTP and no vendor: `openai_chat.py`, `openai_responses.py`,
+`rehearsal.py`, … translate to and from it.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import msgspec
+
+from basis_daemon.runtime.messages import ContentBlock, Json, Message, Provenance, Text, Thinking, ToolUse
+
+Effort = Literal["low", "medium", "high", "xhigh", "max"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """A model as far as its provider tells (RT-32). Unknown is `None`, never a guess."""
+
+    id: str
+    provider: str
+    display_name: str | None = None
+    created_at: int | None = None
+    context_window: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """A tool as the model sees it (PV-8)."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Json]
+    strict: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """`auto`, `any`, or one named tool."""
+
+    mode: Literal["auto", "any", "tool"] = "auto"
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One model request. Tools are sorted by name by whoever builds it, so that prompt caches work (CV-8)."""
+
+    model: str
+    messages: list[Message]
+    system: str | None = None
+    tools: list[ToolDefinition] = field(default_factory=list[ToolDefinition])
+    tool_choice: ToolChoice = ToolChoice()
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    effort: Effort | None = None
+    session_id: str | None = None
+    """The agent this request belongs to: affinity and tracing only."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """Tokens as one wire reported them; `None` is not reported (2.6)."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_creation_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    thoughts_tokens: int | None = None
+
+    def merged(self, later: "TokenUsage") -> "TokenUsage":
+        """Later non-null values replace earlier ones, field by field (PV-19)."""
+        return TokenUsage(
+            *(
+                getattr(later, name) if getattr(later, name) is not None else getattr(self, name)
+                for name in TokenUsage.__slots__
+            )
+        )
+
+
+# --- stream events (2.5) ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseStarted:
+    """The provider has accepted the request and named its answer."""
+
+    id: str | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockStarted:
+    """Block `index` begins. Indices are unique per message and assigned by the adapter (PV-13)."""
+
+    index: int
+    kind: Literal["text", "thinking", "tool_use"]
+    id: str | None = None
+    name: str | None = None
+    item_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingSealed:
+    """The opaque part of a reasoning block, whole."""
+
+    index: int
+    signature: str | None = None
+    encrypted_content: str | None = None
+    id: str | None = None
+    provenance: Provenance | None = None
+    redacted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolInputDelta:
+    index: int
+    json: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlockStopped:
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDelta:
+    """Stop reason (`end_turn`, `tool_use`, `max_tokens`, `refusal`, …) and usage, as they become known."""
+
+    stop_reason: str | None = None
+    usage: TokenUsage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageStopped:
+    """The answer is complete. A stream that ends without it was cut."""
+
+
+ProviderEvent = (
+    ResponseStarted
+    | BlockStarted
+    | TextDelta
+    | ThinkingDelta
+    | ThinkingSealed
+    | ToolInputDelta
+    | BlockStopped
+    | MessageDelta
+    | MessageStopped
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a provider imposes in code on everybody who uses it. The pocket model's are tight; most have none."""
+
+    max_tool_calls_per_round: int | None = None
+    max_rounds: int | None = None
+    always_ask: bool = False
+    """Every consequential call is put to a person, whatever was remembered or whichever mode is on."""
+    tools: frozenset[str] | None = None
+    """The only tools this provider may be offered; `None` is all."""
+
+
+class Provider(Protocol):
+    """One way to reach models. Safe for concurrent use by many agents (RT-5)."""
+
+    @property
+    def id(self) -> str:
+        """Registry id: `openai`, `rehearsal`, a custom name."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """What a person is shown."""
+        ...
+
+    @property
+    def limits(self) -> Limits: ...
+
+    def stream(self, request: Request) -> AsyncIterator[ProviderEvent]:
+        """Send `request` and yield its answer's events; the last one is `MessageStopped`.
+
+        Opens on first iteration. Raises `ProviderError` kinds (`errors.py`). Closing the iterator early, or cancelling
+        the task that reads it, releases the connection (PV-65). Makes one attempt: retrying is the loop's (PV-52).
+        """
+        ...
+
+    async def list_models(self) -> list[ModelInfo]:
+        """Models on offer; raises `ProviderError`."""
+        ...
+
+    def scope(self) -> "Provider":
+        """A provider for one agent: same credentials and connections, own conversation state (RT-14, PV-35)."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class StreamedMessage:
+    """Collects one answer from its events and refuses streams that contradict themselves (PV-11)."""
+
+    __slots__ = ("_blocks", "_open", "complete", "model", "response_id", "stop_reason", "usage")
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, _Open] = {}
+        self._open: set[int] = set()
+        self.complete = False
+        self.response_id: str | None = None
+        self.model: str | None = None
+        self.stop_reason: str | None = None
+        self.usage = TokenUsage()
+
+    @property
+    def has_content(self) -> bool:
+        return bool(self._blocks)
+
+    def apply(self, event: ProviderEvent) -> None:
+        """Take the next event. Raises `ValueError` saying what is wrong with it."""
+        match event:
+            case TextDelta(index, text) | ThinkingDelta(index, text):
+                kind = "text" if isinstance(event, TextDelta) else "thinking"
+                self._block(index, kind).parts.append(text)
+            case ToolInputDelta(index, json):
+                self._block(index, "tool_use").parts.append(json)
+            case BlockStarted():
+                if event.index in self._blocks:
+                    raise ValueError(f"block {event.index} started twice")
+                self._blocks[event.index] = _Open(event)
+                self._open.add(event.index)
+            case ThinkingSealed():
+                self._block(event.index, "thinking").sealed = event
+            case BlockStopped(index):
+                if index not in self._open:
+                    raise ValueError(f"block {index} stopped but not open")
+                self._open.discard(index)
+            case MessageDelta(stop_reason, usage):
+                self.stop_reason = stop_reason or self.stop_reason
+                self.usage = self.usage.merged(usage) if usage else self.usage
+            case ResponseStarted(id, model):
+                self.response_id, self.model = id, model
+            case MessageStopped():
+                if self._open:
+                    raise ValueError(f"the message ended inside block {min(self._open)}")
+                self.complete = True
+
+    def message(self) -> Message:
+        """The assistant message so far, blocks in index order; empty text blocks are left out."""
+        blocks = [self._blocks[index].block() for index in sorted(self._blocks)]
+        return Message("assistant", [b for b in blocks if not (isinstance(b, Text) and not b.text)])
+
+    def _block(self, index: int, kind: str) -> "_Open":
+        block = self._blocks.get(index)
+        if block is None or index not in self._open:
+            raise ValueError(f"a delta for block {index}, which is not open")
+        if block.start.kind != kind:
+            raise ValueError(f"a {kind} delta for a {block.start.kind} block")
+        return block
+
+
+class _Open:
+    __slots__ = ("parts", "sealed", "start")
+
+    def __init__(self, start: BlockStarted) -> None:
+        self.start = start
+        self.parts: list[str] = []
+        self.sealed: ThinkingSealed | None = None
+
+    def block(self) -> ContentBlock:
+        text = "".join(self.parts)
+        if self.start.kind == "text":
+            return Text(text)
+        if self.start.kind == "thinking":
+            sealed = self.sealed or ThinkingSealed(self.start.index)
+            return Thinking(
+                text,
+                signature=sealed.signature,
+                encrypted_content=sealed.encrypted_content,
+                id=sealed.id,
+                provenance=sealed.provenance,
+                redacted=sealed.redacted,
+            )
+        value, malformed = parse_tool_input(text)
+        return ToolUse(
+            self.start.id or "", self.start.name or "", value, malformed=malformed, item_id=self.start.item_id
+        )
+
+
+def parse_tool_input(text: str) -> tuple[dict[str, Json], str | None]:
+    """Parse a call's accumulated argument text: `(input, None)`, or `({}, text)` when it is no JSON object.
+
+    Nothing at all is an empty object (PV-15).
+    """
+    if not text.strip():
+        return {}, None
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return {}, text
+    return (value, None) if isinstance(value, dict) else ({}, text)

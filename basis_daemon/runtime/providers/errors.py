@@ -1,0 +1,102 @@
+"""How a provider can fail (2.11), told so that the loop knows whether to try again.
+
+Owns the kinds and the transient rule. Server text in a message is cut to 2 KiB and freed of control characters
+(RT-38, PV-64); the whole body stays on `.body` and never reaches a log, an event or a client.
+"""
+
+from typing import ClassVar
+
+from basis_daemon.errors import RunFailure
+
+MAX_BODY_IN_MESSAGE = 2048
+"""Bytes of a server's own words that may stand in an error message."""
+
+
+def bounded(text: str, limit: int = MAX_BODY_IN_MESSAGE) -> str:
+    """`text` without control characters, cut to `limit` bytes at a character boundary."""
+    clean = "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
+    data = clean.encode("utf-8", "replace")
+    return clean if len(data) <= limit else data[:limit].decode("utf-8", "ignore") + "…"
+
+
+class ProviderError(RunFailure):
+    """Base. `transient` failures may be retried (PV-49)."""
+
+    kind = "provider"
+    transient: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        status: int | None = None,
+        body: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.body = body
+        self.retry_after_s = retry_after_s
+
+    @property
+    def is_transient(self) -> bool:
+        return self.transient
+
+
+class TransportError(ProviderError):
+    """The connection could not be made, was cut, or was silent for too long."""
+
+    kind = "provider_transport"
+    transient = True
+
+
+class RetryableError(ProviderError):
+    """The provider asked to try again later."""
+
+    kind = "provider_retryable"
+    transient = True
+
+
+class HttpError(ProviderError):
+    """An error status. 408, 429 and 5xx are transient."""
+
+    kind = "provider_http"
+
+    @property
+    def is_transient(self) -> bool:
+        return self.status in (408, 429) or (self.status or 0) >= 500
+
+
+class AuthenticationError(HttpError):
+    """401 or 403: the key is missing, wrong or not allowed to do this."""
+
+    kind = "auth_required"
+
+
+class ContextLengthExceeded(ProviderError):
+    """PV-50: the request does not fit the model's context window."""
+
+    kind = "context_length_exceeded"
+
+
+class UnsupportedCapability(ProviderError):
+    """PV-3: refused before any network traffic."""
+
+    kind = "unsupported_capability"
+
+
+class InvalidRequest(ProviderError):
+    kind = "invalid_request"
+
+
+class MalformedStream(ProviderError):
+    """The answer contradicted its own wire, or ended in the middle."""
+
+    kind = "malformed_stream"
+
+
+class StreamCut(TransportError):
+    """The stream ended before its end marker. Nothing of it was committed, so it may be sent again (PV-55)."""
+
+    kind = "provider_stream_cut"
