@@ -1,0 +1,19 @@
+"""Where our code may make a blocking call on the event loop, and why that is right.
+
+Read by `tests/conftest.py`. An entry needs a sentence that would convince a reviewer: a bounded, tiny call that has to
+be finished before the next line runs. Anything that walks a tree, waits for a process or syncs a disk goes to a thread.
+"""
+
+MAY_BLOCK: tuple[tuple[str, frozenset[str], str], ...] = (
+    (
+        "basis_daemon/runtime/store/files.py",
+        frozenset({"append"}),
+        "one short write to an open file: the round must be in the file before the next one starts (architecture.md 5)",
+    ),
+    (
+        "basis_daemon/server/journal.py",
+        frozenset({"flush", "_flush"}),
+        "one short write of the batch that was collected in memory; syncing it is the group-commit thread's work",
+    ),
+)
+"""File (end of its path), functions on the stack below which anything is allowed, the reason."""
