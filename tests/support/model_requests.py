@@ -1,0 +1,128 @@
+"""What the scripted model was asked: each request as it arrived, and readings of it that fit both wires.
+
+Owns the record. Readings are for tests; a test about a wire's exact body looks at `body`.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Json = Any
+Wire = Literal["responses", "chat_completions", "models", "other"]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the answer to a request ended, and when (`time.monotonic()`, which all processes of a machine share)."""
+
+    how: Literal["sent", "cut", "client_left"]
+    at: float
+
+
+@dataclass
+class ModelRequest:
+    """One request. Header names are lower case. `arrived_at` is `time.monotonic()` at its last byte."""
+
+    index: int
+    method: str
+    target: str
+    wire: Wire
+    headers: dict[str, str]
+    data: bytes
+    arrived_at: float
+    connection: int
+    """Which connection of the server it came on, from 1: the same number twice is a reused connection."""
+    ending: Ending | None = None
+    _body: Json = field(default=None, repr=False)
+
+    @property
+    def path(self) -> str:
+        return self.target.partition("?")[0]
+
+    @property
+    def body(self) -> dict[str, Json]:
+        """The parsed JSON body; `{}` when there is none. Raises `ValueError` on a body that isn't JSON."""
+        if self._body is None:
+            self._body = json.loads(self.data) if self.data else {}
+        return self._body
+
+    @property
+    def model(self) -> str | None:
+        return self.body.get("model")
+
+    @property
+    def items(self) -> list[dict[str, Json]]:
+        """The conversation as the wire has it: `input` items or `messages`."""
+        return self.body.get("input" if self.wire == "responses" else "messages", [])
+
+    @property
+    def system(self) -> str:
+        """The system prompt."""
+        if self.wire == "responses":
+            return self.body.get("instructions") or ""
+        return "\n".join(_text(item) for item in self.items if item["role"] in ("system", "developer"))
+
+    @property
+    def conversation(self) -> list[tuple[str, str]]:
+        """`(role, text)` of every user and assistant message, in order."""
+        return [
+            (item["role"], _text(item))
+            for item in self.items
+            if item.get("role") in ("user", "assistant") and _text(item)
+        ]
+
+    @property
+    def prompt(self) -> str:
+        """The text of the last user message."""
+        return next((text for role, text in reversed(self.conversation) if role == "user"), "")
+
+    @property
+    def tool_names(self) -> list[str]:
+        """The tools on offer, as listed."""
+        return [
+            spec["name"] if self.wire == "responses" else spec["function"]["name"]
+            for spec in self.body.get("tools", [])
+        ]
+
+    @property
+    def tool_calls(self) -> list[tuple[str, str, str]]:
+        """`(id, name, argument text)` of every call in the conversation sent."""
+        if self.wire == "responses":
+            return [
+                (item["call_id"], item["name"], item["arguments"])
+                for item in self.items
+                if item.get("type") == "function_call"
+            ]
+        return [
+            (call["id"], call["function"]["name"], call["function"]["arguments"])
+            for item in self.items
+            for call in item.get("tool_calls", [])
+        ]
+
+    @property
+    def tool_results(self) -> dict[str, str]:
+        """Call id → the text the model reads for it."""
+        if self.wire == "responses":
+            return {
+                item["call_id"]: _text({"content": item["output"]})
+                for item in self.items
+                if item.get("type") == "function_call_output"
+            }
+        return {item["tool_call_id"]: _text(item) for item in self.items if item.get("role") == "tool"}
+
+
+def _text(item: dict[str, Json]) -> str:
+    content = item.get("content") or ""
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
+def wire_of(method: str, path: str) -> Wire:
+    """Which wire a path belongs to, whatever prefix stands ahead of it."""
+    for suffix, verb, wire in (
+        ("/responses", "POST", "responses"),
+        ("/chat/completions", "POST", "chat_completions"),
+        ("/models", "GET", "models"),
+    ):
+        if method == verb and path.endswith(suffix):
+            return wire  # type: ignore[return-value]
+    return "other"
