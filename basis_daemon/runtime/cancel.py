@@ -4,15 +4,18 @@ Owns the signals. A signal is set once, from any task of the loop that runs the 
 """
 
 import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 class Signal:
     """A one-way flag that can be polled and awaited."""
 
-    __slots__ = ("_event", "reason")
+    __slots__ = ("_callbacks", "_event", "reason")
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self._callbacks: list[Callable[[], object]] = []
         self.reason: str | None = None
 
     @property
@@ -24,6 +27,19 @@ class Signal:
         if not self._event.is_set():
             self.reason = reason
             self._event.set()
+            for callback in tuple(self._callbacks):
+                callback()
+
+    @contextmanager
+    def calling(self, callback: Callable[[], object]) -> Iterator[None]:
+        """Within the block, `callback` is called once when the signal is given; at once if it already was."""
+        self._callbacks.append(callback)
+        try:
+            if self.is_set:
+                callback()
+            yield
+        finally:
+            self._callbacks.remove(callback)
 
     async def wait(self) -> None:
         await self._event.wait()

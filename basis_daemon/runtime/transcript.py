@@ -80,6 +80,10 @@ class Transcript:
         """Any entry of the tree, on the path or off it."""
         return self._by_id.get(entry_id)
 
+    def tree(self) -> Iterator[Entry]:
+        """Every entry, on the path or off it, in the order they were said."""
+        return iter(self._by_id.values())
+
     def append(self, entry: Entry) -> None:
         """Make `entry` the new leaf. Its `parent_id` must be the present leaf."""
         if entry.parent_id != self.leaf_id:

@@ -1,0 +1,260 @@
+"""One conversation handle: turns with their bookends, modes and persisted settings (workspace.md 4).
+
+Owns the run event stream's frame — `run_started` first, `run_finished` last, whatever happens between — and the report
+a turn ends with. How a turn works is the runtime's matter; who watches it is the host's.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Literal, Protocol
+
+from basis_daemon.errors import EmptyPrompt, StoreError
+from basis_daemon.runtime.limits import TurnOptions
+from basis_daemon.runtime.messages import Message, Text, user
+from basis_daemon.runtime.permissions import ApprovalAnswer, ApprovalRequest, Approver
+from basis_daemon.runtime.providers.base import Effort, ModelInfo
+from basis_daemon.runtime.sessions import Session
+from basis_daemon.runtime.store.base import AgentRecord, PromptAccepted, TurnEnded
+from basis_daemon.runtime.transcript import Transcript
+from basis_protocol.events import AnyEvent, RunFinished, RunStarted, StoppedBy, TurnStatus, Usage
+
+Mode = Literal["prompt", "always", "never"]
+"""What happens to consequential calls nobody decided yet: ask, allow, refuse (AP-22)."""
+
+_turns = count(1)
+
+
+class HeaderSource(Protocol):
+    """Whoever knows what a run's header says about its surroundings: the workspace."""
+
+    def header(self, run: "PreparedRun", turn_id: str, *, resumed: bool) -> RunStarted: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """How a turn ended (TN-3). `sink_error` is what the event sink raised, if it did; the turn went on without it."""
+
+    turn_id: str
+    status: TurnStatus
+    model: str
+    provider: str
+    final_message: str | None = None
+    error: str | None = None
+    stopped_by: StoppedBy | None = None
+    usage: Usage = Usage()
+    sink_error: Exception | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        return self.status == "ok"
+
+
+class PreparedRun:
+    """A live conversation of one workspace. One turn at a time (PU-1); mode and answers may change at any time."""
+
+    def __init__(self, session: Session, source: HeaderSource, *, mode: Mode = "prompt") -> None:
+        self._session = session
+        self._source = source
+        self.mode: Mode = mode
+
+    # --- views -------------------------------------------------------------------------------------------------------
+
+    @property
+    def agent_id(self) -> str:
+        """The durable id: what clients store and resume with."""
+        return self._session.agent.id
+
+    @property
+    def record(self) -> AgentRecord:
+        return self._session.agent.record
+
+    @property
+    def transcript(self) -> Transcript:
+        return self._session.agent.transcript
+
+    @property
+    def is_persisted(self) -> bool:
+        """Whether the conversation exists on disk: from its first accepted prompt on."""
+        return self._session.agent.is_persisted
+
+    @property
+    def directory(self) -> Path | None:
+        """Where its files are, once it has any."""
+        return self._session.agent.directory
+
+    @property
+    def interrupted(self) -> PromptAccepted | None:
+        """The prompt of a turn that started and never ended."""
+        return self._session.agent.interrupted
+
+    @property
+    def resumable(self) -> PromptAccepted | None:
+        """The last turn's prompt, if it was interrupted or failed and can be carried on."""
+        return self._session.agent.resumable
+
+    @property
+    def queued(self) -> list[PromptAccepted]:
+        """Accepted prompts whose turn has not begun, oldest first."""
+        return self._session.agent.queued
+
+    def outcome(self, turn_id: str) -> TurnEnded | None:
+        """How a turn ended; `None` while it runs, waits, or when it is too long ago."""
+        return self._session.agent.outcomes.get(turn_id)
+
+    def header(self, turn_id: str, *, resumed: bool = False) -> RunStarted:
+        """The `run_started` event this run would emit for a turn."""
+        return self._source.header(self, turn_id, resumed=resumed)
+
+    # --- prompts and turns -------------------------------------------------------------------------------------------
+
+    def accept(self, prompt: PromptAccepted) -> None:
+        """Keep a prompt: it is in the file when this returns. Raises `EmptyPrompt` (RS-2) and `StoreError`."""
+        if not any(not isinstance(block, Text) or block.text.strip() for block in prompt.message.content):
+            raise EmptyPrompt
+        self._session.agent.accept(prompt)
+
+    def withdraw(self, turn_id: str) -> None:
+        """Drop a queued prompt. Raises `NoSuchTurn`."""
+        self._session.agent.withdraw(turn_id)
+
+    async def sync(self) -> None:
+        """Return when everything accepted and committed so far would survive a power cut."""
+        await self._session.agent.sync()
+
+    def steer(self, prompt: PromptAccepted) -> None:
+        """Say an accepted prompt in the running turn, after its present round. Raises `Busy` when none runs."""
+        self._session.steer(prompt)
+
+    async def execute(
+        self,
+        turn: PromptAccepted,
+        *,
+        emit: Callable[[AnyEvent], None],
+        approver: Approver,
+        options: TurnOptions | None = None,
+        resumed: bool = False,
+    ) -> RunReport:
+        """Run an accepted prompt and report how it ended. `run_started` and `run_finished` bracket its events (EV-1).
+
+        An approver is mandatory: nothing is allowed by default (KD-19). A sink that raises is not called again and
+        doesn't stop the turn (TN-5). Raises `Busy`. A cancelled calling task leaves the turn interrupted.
+        """
+        sink = _Sink(emit)
+        sink(self.header(turn.turn_id, resumed=resumed))
+        try:
+            outcome = await self._session.run(
+                turn,
+                emit=sink,
+                approver=self._approver(approver),
+                options=options or TurnOptions(),
+                resumed=resumed,
+            )
+        except asyncio.CancelledError:
+            sink(RunFinished(turn_id=turn.turn_id, status="interrupted", message="the turn was interrupted"))
+            raise
+        except StoreError as error:
+            outcome = TurnEnded(turn_id=turn.turn_id, status="error", error=str(error))
+        sink(
+            RunFinished(
+                turn_id=turn.turn_id,
+                status=outcome.status,
+                message=outcome.error,
+                stopped_by=outcome.stopped_by,
+                usage=outcome.usage,
+            )
+        )
+        return RunReport(
+            turn_id=turn.turn_id,
+            status=outcome.status,
+            model=self.record.model,
+            provider=self.record.provider,
+            final_message=outcome.final_message,
+            error=outcome.error,
+            stopped_by=outcome.stopped_by,
+            usage=outcome.usage,
+            sink_error=sink.error,
+        )
+
+    async def send(
+        self,
+        prompt: str | Message,
+        *,
+        emit: Callable[[AnyEvent], None],
+        approver: Approver,
+        options: TurnOptions | None = None,
+    ) -> RunReport:
+        """Accept a prompt and run it: the one call an embedder needs per turn. Raises as `accept` and `execute` do."""
+        accepted = new_prompt(prompt)
+        self.accept(accepted)
+        return await self.execute(accepted, emit=emit, approver=approver, options=options)
+
+    # --- settings ----------------------------------------------------------------------------------------------------
+
+    def set_name(self, name: str) -> None:
+        """Rename the conversation. Written at once if it exists on disk; counts as use."""
+        self._session.agent.change(name=name)
+
+    def set_model(self, model: ModelInfo) -> None:
+        """Use another model of the same provider from the next turn on (PR-10). Ids are not checked."""
+        self._session.agent.change(model=model.id)
+
+    def set_effort(self, effort: Effort | None) -> None:
+        """Use another reasoning effort from the next turn on."""
+        self._session.agent.change(effort=effort)
+
+    def forget_session_answers(self) -> None:
+        """Drop what was answered "for this session" (AP-32)."""
+        self._session.answers.forget()
+
+    def close(self) -> None:
+        """Let go of the conversation: another process may open it. Nothing of it is lost."""
+        self._session.close()
+
+    def _approver(self, inner: Approver) -> Approver:
+        if self._session.provider.limits.always_ask:
+            return inner
+        return _ModeApprover(lambda: self.mode, inner)
+
+
+class _ModeApprover:
+    """Samples the mode once per request (AP-26): `always` allows, everything else asks on."""
+
+    def __init__(self, mode: Callable[[], Mode], inner: Approver) -> None:
+        self._mode = mode
+        self._inner = inner
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        if self._mode() == "always":
+            return ApprovalAnswer(allow=True)
+        return await self._inner.approve(request)
+
+
+class _Sink:
+    """Calls `emit` until it raises, then never again."""
+
+    def __init__(self, emit: Callable[[AnyEvent], None]) -> None:
+        self._emit = emit
+        self.error: Exception | None = None
+
+    def __call__(self, event: AnyEvent) -> None:
+        if self.error is None:
+            try:
+                self._emit(event)
+            except Exception as error:
+                self.error = error
+
+
+def new_turn_id() -> str:
+    """A turn id that is unique within a conversation, across processes."""
+    return f"turn-{time.time_ns():x}-{next(_turns):x}{os.urandom(2).hex()}"
+
+
+def new_prompt(prompt: str | Message) -> PromptAccepted:
+    """A prompt ready to be accepted, from text or a whole message."""
+    message = user(prompt) if isinstance(prompt, str) else prompt
+    return PromptAccepted(turn_id=new_turn_id(), message=message, at_ms=time.time_ns() // 1_000_000)
