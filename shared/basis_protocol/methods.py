@@ -94,7 +94,7 @@ _TABLE: tuple[Method, ...] = (
     _request(
         "basis/session/prompt", sessions.SessionPromptParams, sessions.SessionPromptResult, "Accepted at once."
     ),
-    _request("basis/turn/wait", sessions.TurnWaitParams, sessions.TurnWaitResult, "How a turn ended; repeatable."),
+    _request("basis/turn/wait", sessions.TurnWaitParams, sessions.TurnOutcome, "How a turn ended; repeatable."),
     _request("basis/turn/steer", sessions.TurnSteerParams, sessions.SessionPromptResult, "Add input to a running turn."),
     _request("basis/turn/resume", sessions.SessionIdParams, sessions.TurnResumeResult, "Carry an interrupted turn on."),
     _request("basis/turn/cancel", sessions.TurnParams, Empty, "Abandon a turn and roll it back."),

@@ -257,19 +257,15 @@ class TurnWaitParams(WireModel):
 
 
 class TurnOutcome(WireModel):
+    """How a turn ended: the result of `basis/turn/wait`. When its `timeoutMs` is up first the answer is an error of kind
+    `timeout`; wait again. An interrupted turn is answered at once with `interrupted`; it may be resumed."""
+
     status: TurnStatus
     stopped_by: StoppedBy | None = None
     final_message: str | None = None
     output: Json | None = None
     usage: Usage
     error: str | None = None
-
-
-class TurnWaitResult(WireModel):
-    """`outcome` is unset when the time was up first; wait again."""
-
-    outcome: TurnOutcome | None = None
-    timed_out: bool = False
 
 
 class TurnSteerParams(WireModel):
