@@ -234,7 +234,7 @@ class CallRound:
     def _result(self, call: ToolUse, output: ToolOutput) -> tuple[ToolResult, str | None]:
         text = output.content if isinstance(output.content, str) else msgspec.json.encode(output.content).decode()
         shortened = shorten(text, self.host.policy)
-        result_id = self.host.results.write(text) if shortened.is_cut else None
+        result_id = f"{self.agent.id}/{self.host.results.write(text)}" if shortened.is_cut else None
         content: Json = shortened.text if shortened.is_cut or isinstance(output.content, str) else output.content
         return ToolResult(call.id, content, is_error=output.is_error), result_id
 

@@ -305,7 +305,6 @@ class TaskOutputResult(WireModel):
 class ToolResultParams(WireModel):
     """Offsets and limits count bytes of UTF-8; pages are cut at character boundaries."""
 
-    session_id: SessionId
     result_id: ResultId
     offset: Annotated[int, msgspec.Meta(ge=0)] = 0
     limit: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] = 65536
