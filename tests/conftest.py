@@ -13,6 +13,7 @@ from pathlib import Path
 
 import blockbuster.blockbuster as blockbuster_module
 import pytest
+
 from support.loop_exemptions import MAY_BLOCK
 
 SCANNED_PACKAGES = ("basis_daemon", "basis_protocol", "basis_client")

@@ -1,0 +1,1 @@
+"""One realistic example of every message, written by hand. The golden files are made from these."""

@@ -1,0 +1,79 @@
+"""Requests about the daemon itself, asks, models and credentials: method → (params, result)."""
+
+from basis_protocol import asks, lifecycle
+from basis_protocol.base import Empty, WireModel
+from codegen.examples import common
+
+EXAMPLES: dict[str, tuple[WireModel, WireModel]] = {
+    "basis/daemon/status": (
+        Empty(),
+        lifecycle.DaemonStatusResult(
+            version="0.1.0",
+            pid=4242,
+            instance_id="i-7f3a",
+            started_at=common.NOW,
+            uptime_s=4.25,
+            counts=lifecycle.Counts(clients=2, workspaces=1, sessions={"waiting_person": 1, "idle": 3}, pending_asks=1),
+            memory_bytes=52_428_800,
+            data_dir="/home/ada/.local/share/basis",
+            socket="/run/user/1000/basis/daemon.sock",
+            providers=[
+                lifecycle.ProviderState(provider="openai", state="ready"),
+                lifecycle.ProviderState(provider="ollama", state="offered", detail="qwen3:8b at 127.0.0.1:11434"),
+            ],
+        ),
+    ),
+    "basis/daemon/ping": (Empty(), lifecycle.PingResult(now=common.NOW)),
+    "basis/daemon/subscribe": (
+        Empty(),
+        lifecycle.DaemonSnapshot(
+            workspaces=[common.WORKSPACE_SUMMARY], sessions=[common.SESSION_SUMMARY], asks=[common.ASK]
+        ),
+    ),
+    "basis/daemon/processes": (
+        lifecycle.ProcessesParams(session_id=common.SESSION),
+        lifecycle.ProcessesResult(
+            processes=[
+                lifecycle.ProcessInfo(
+                    pid=4301,
+                    what="shell",
+                    command="pytest -q tests/test_pump.py",
+                    session_id=common.SESSION,
+                    age_s=1.5,
+                    rss_bytes=31_457_280,
+                )
+            ]
+        ),
+    ),
+    "basis/daemon/stop": (lifecycle.StopParams(mode="now"), Empty()),
+    "basis/daemon/restart": (lifecycle.StopParams(), Empty()),
+    "basis/ask/list": (asks.AskListParams(workspace=common.WORKSPACE), asks.AskListResult(asks=[common.ASK])),
+    "basis/ask/answer": (
+        asks.AskAnswerParams(
+            ask_id=common.ASK.ask_id, decision="deny", reason="Only run the one slow test, not the file."
+        ),
+        asks.AskAnswerResult(outcome="denied"),
+    ),
+    "basis/model/list": (
+        lifecycle.ModelListParams(workspace=common.WORKSPACE),
+        lifecycle.ModelListResult(
+            models=[
+                lifecycle.ModelInfo(
+                    id="gpt-5.1-codex", provider="openai", display_name="GPT-5.1 Codex", context_window=400_000
+                )
+            ],
+            degraded=["ollama"],
+        ),
+    ),
+    "basis/auth/status": (
+        Empty(),
+        lifecycle.AuthStatusResult(
+            providers=[
+                lifecycle.AuthState(provider="openai", source="workspace_environment"),
+                lifecycle.AuthState(provider="rehearsal", source="not_needed"),
+            ]
+        ),
+    ),
+    "basis/auth/set": (lifecycle.AuthSetParams(provider="openai", secret="an-example-not-a-key"), Empty()),
+    "basis/auth/forget": (lifecycle.AuthForgetParams(provider="openai"), Empty()),
+}
