@@ -100,12 +100,13 @@ class CallRound:
         self.meter.admit_calls(len(fresh))
         results: dict[str, ToolResult] = {}
         details: dict[str, Any] = {}
+        calls, refused = self._within_limit(calls)
         for group in _groups(calls, self._is_parallel):
             for call, output in zip(group, await self._run_group(group, last=group[-1] is calls[-1]), strict=True):
                 results[call.id], call_details = output
                 if call_details is not None:
                     details[call.id] = call_details
-        return [results[call.id] for call in calls], details
+        return [*(results[call.id] for call in calls), *refused], details
 
     def announce(self, calls: Sequence[ToolUse]) -> None:
         """Emit `tool_queued` for every call."""
@@ -122,6 +123,19 @@ class CallRound:
                 )
             )
 
+    def _within_limit(self, calls: Sequence[ToolUse]) -> tuple[Sequence[ToolUse], list[ToolResult]]:
+        """The calls this provider may make in one message, and refusals for the rest."""
+        limit = self.limits.max_tool_calls_per_round
+        if limit is None or len(calls) <= limit:
+            return calls, []
+        text = f"Not run: only {limit} call(s) are carried out per message."
+        return calls[:limit], [self._refuse(call, text) for call in calls[limit:]]
+
+    def _refuse(self, call: ToolUse, text: str) -> ToolResult:
+        result = ToolResult(call.id, text, is_error=True)
+        self._completed(call, result, ToolOutput(text, is_error=True), started_at=None)
+        return result
+
     def refuse_malformed(self, calls: Sequence[ToolUse]) -> list[ToolResult]:
         """Results for a round in which some call's input was no JSON object: nothing of it runs (AG-20)."""
         self.announce(calls)
@@ -132,9 +146,7 @@ class CallRound:
                 if call.malformed is None
                 else f"The input of {call.name} ({call.id}) is not a JSON object; it starts: {call.malformed[:240]}"
             )
-            result = ToolResult(call.id, text, is_error=True)
-            self._completed(call, result, ToolOutput(text, is_error=True), started_at=None)
-            results.append(result)
+            results.append(self._refuse(call, text))
         return results
 
     def _is_parallel(self, call: ToolUse) -> bool:
@@ -168,7 +180,7 @@ class CallRound:
         except Exception as error:
             logger.exception("tool %s failed", call.name)
             output, durable = ToolOutput(f"{call.name} failed: {error}", is_error=True), False
-        result, result_id = self._result(call, output)
+        result, result_id = await self._result(call, output)
         if durable and keep:
             self.agent.call_finished(
                 CallFinished(
@@ -231,12 +243,15 @@ class CallRound:
             files=host.files,
         )
 
-    def _result(self, call: ToolUse, output: ToolOutput) -> tuple[ToolResult, str | None]:
-        text = output.content if isinstance(output.content, str) else msgspec.json.encode(output.content).decode()
+    async def _result(self, call: ToolUse, output: ToolOutput) -> tuple[ToolResult, str | None]:
+        """The block the model gets, and the id the full text is kept under if that is only a part of it (TL-36)."""
+        whole = ToolResult(call.id, output.content, is_error=output.is_error)
+        text = whole.as_text()
         shortened = shorten(text, self.host.policy)
-        result_id = f"{self.agent.id}/{self.host.results.write(text)}" if shortened.is_cut else None
-        content: Json = shortened.text if shortened.is_cut or isinstance(output.content, str) else output.content
-        return ToolResult(call.id, content, is_error=output.is_error), result_id
+        if not shortened.is_cut:
+            return whole, None
+        result_id = await asyncio.to_thread(self.host.results.write, text)
+        return ToolResult(call.id, shortened.text, is_error=output.is_error), f"{self.agent.id}/{result_id}"
 
     def _completed(
         self,

@@ -70,9 +70,7 @@ class TemplateBlock(WireModel, tag_field="type", tag="template"):
     arguments: str = ""
 
 
-InputBlock = (
-    TextBlock | ImageBlock | ResourceBlock | MentionBlock | SelectionBlock | DiagnosticsBlock | TemplateBlock
-)
+InputBlock = TextBlock | ImageBlock | ResourceBlock | MentionBlock | SelectionBlock | DiagnosticsBlock | TemplateBlock
 """One part of a prompt. A client that only types text sends a list with one `text` block."""
 
 

@@ -10,5 +10,7 @@ AskId = Annotated[str, msgspec.Meta(description="one question to a person, uniqu
 ToolCallId = Annotated[str, msgspec.Meta(description="one tool call, unique within its session")]
 MessageId = Annotated[str, msgspec.Meta(description="one assistant message, shared by its deltas and its final item")]
 EntryId = Annotated[str, msgspec.Meta(description="one transcript entry")]
-ResultId = Annotated[str, msgspec.Meta(description="`<sessionId>/<id>` of one tool result kept in full, for basis/tool/result")]
+ResultId = Annotated[
+    str, msgspec.Meta(description="`<sessionId>/<id>` of one tool result kept in full, for basis/tool/result")
+]
 Seq = Annotated[int, msgspec.Meta(ge=0, description="number of an event in its session: starts at 1, has no holes")]

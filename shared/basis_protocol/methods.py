@@ -51,7 +51,9 @@ _TABLE: tuple[Method, ...] = (
     _request("basis/workspace/open", workspaces.WorkspaceOpenParams, workspaces.WorkspaceInfo, "Open a directory."),
     _request("basis/workspace/list", Empty, workspaces.WorkspaceListResult, "Open workspaces."),
     _request("basis/workspace/close", workspaces.WorkspacePathParams, Empty, "Let go of a workspace."),
-    _request("basis/workspace/reload", workspaces.WorkspacePathParams, workspaces.WorkspaceInfo, "Read its files again."),
+    _request(
+        "basis/workspace/reload", workspaces.WorkspacePathParams, workspaces.WorkspaceInfo, "Read its files again."
+    ),
     _request(
         "basis/workspace/describe",
         workspaces.WorkspacePathParams,
@@ -65,7 +67,9 @@ _TABLE: tuple[Method, ...] = (
         "A digest of the visible content.",
     ),
     _request("basis/workspace/trust", workspaces.TrustParams, workspaces.Trust, "Grant or take back trust by digest."),
-    _request("basis/session/new", sessions.SessionNewParams, sessions.SessionInfo, "A conversation; nothing written yet."),
+    _request(
+        "basis/session/new", sessions.SessionNewParams, sessions.SessionInfo, "A conversation; nothing written yet."
+    ),
     _request("basis/session/list", sessions.SessionListParams, sessions.SessionListResult, "Most recently used first."),
     _request(
         "basis/session/attach",
@@ -74,7 +78,9 @@ _TABLE: tuple[Method, ...] = (
         "Watch a session; missed events follow exactly once, in order.",
     ),
     _request("basis/session/detach", sessions.SessionIdParams, Empty, "Stop watching."),
-    _request("basis/session/draft", sessions.SessionDraftParams, sessions.SessionDraftResult, "The shared unsent prompt."),
+    _request(
+        "basis/session/draft", sessions.SessionDraftParams, sessions.SessionDraftResult, "The shared unsent prompt."
+    ),
     _request("basis/session/undo", sessions.SessionUndoParams, sessions.SessionUndoResult, "Take file changes back."),
     _request("basis/session/close", sessions.SessionIdParams, Empty, "Unload a session; it stays resumable."),
     _request("basis/session/rename", sessions.SessionRenameParams, sessions.SessionInfo, "Give it another title."),
@@ -91,11 +97,11 @@ _TABLE: tuple[Method, ...] = (
     _request(
         "basis/session/setConfig", sessions.SessionSetConfigParams, sessions.SessionInfo, "Set one of its options."
     ),
-    _request(
-        "basis/session/prompt", sessions.SessionPromptParams, sessions.SessionPromptResult, "Accepted at once."
-    ),
+    _request("basis/session/prompt", sessions.SessionPromptParams, sessions.SessionPromptResult, "Accepted at once."),
     _request("basis/turn/wait", sessions.TurnWaitParams, sessions.TurnOutcome, "How a turn ended; repeatable."),
-    _request("basis/turn/steer", sessions.TurnSteerParams, sessions.SessionPromptResult, "Add input to a running turn."),
+    _request(
+        "basis/turn/steer", sessions.TurnSteerParams, sessions.SessionPromptResult, "Add input to a running turn."
+    ),
     _request("basis/turn/resume", sessions.SessionIdParams, sessions.TurnResumeResult, "Carry an interrupted turn on."),
     _request("basis/turn/cancel", sessions.TurnParams, Empty, "Abandon a turn and roll it back."),
     _request("basis/turn/stop", sessions.TurnParams, Empty, "End it at the next round boundary, keep the work."),

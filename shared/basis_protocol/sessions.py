@@ -116,7 +116,9 @@ class SessionSnapshot(WireModel):
     """The conversation up to the attach's `seq`. With `reset`, whatever the client had painted is void."""
 
     items: list[HistoryItem]
-    previous_cursor: Annotated[str | None, msgspec.Meta(description="basis/session/history pages back from here")] = None
+    previous_cursor: Annotated[str | None, msgspec.Meta(description="basis/session/history pages back from here")] = (
+        None
+    )
     partial: PartialMessage | None = None
     reset: bool = False
 
@@ -314,5 +316,3 @@ class ToolResultPage(WireModel):
     text: str
     next_offset: int | None = None
     total_bytes: int
-
-

@@ -37,7 +37,9 @@ class WorkspaceInfo(WireModel):
     model: str | None = None
     diagnostics: list[WorkspaceDiagnostic]
     counts: WorkspaceCounts
-    notices: Annotated[list[str], msgspec.Meta(description="sentences for the person, e.g. how to connect a model")] = []
+    notices: Annotated[
+        list[str], msgspec.Meta(description="sentences for the person, e.g. how to connect a model")
+    ] = []
 
 
 class WorkspaceOpenParams(WireModel):
