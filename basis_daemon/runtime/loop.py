@@ -110,7 +110,7 @@ async def run_turn(turn: Turn) -> None:
 
 
 def _begin(turn: Turn) -> bool:
-    """Open the turn in the log. Returns whether it turns out to be complete already: cut off right behind its answer."""
+    """Open the turn in the log. Returns whether it is complete already: cut off right behind its answer."""
     agent = turn.agent
     if not turn.resumed:
         entry = agent.begin_turn(turn.prompt)

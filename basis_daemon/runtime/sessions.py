@@ -94,7 +94,7 @@ class Session:
     ) -> TurnEnded:
         """Run one accepted prompt to its end and write how it ended.
 
-        A failed, cancelled or bounded turn is a result (TN-3). Raises `Busy`, and `StoreError` when the end itself can't
+        A failed, cancelled or bounded turn is a result (TN-3). Raises `Busy`, and `StoreError` if the end can't
         be written. Cancelling the calling task leaves the turn interrupted: its rounds stay, it can be carried on.
         """
         if self._turn is not None:

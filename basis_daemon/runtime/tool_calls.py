@@ -167,7 +167,7 @@ class CallRound:
         return [task.result() for task in running]
 
     async def _run_call(self, call: ToolUse, *, keep: bool) -> tuple[ToolResult, Any]:
-        """One call through the whole pipeline. `keep` writes its outcome to the log at once, for a round that goes on."""
+        """One call through the whole pipeline. `keep` logs its outcome at once, for a round that goes on."""
         known = self.agent.known_result(call.id)
         if known is not None:
             self._completed(call, known, ToolOutput(known.content, is_error=known.is_error), started_at=None)

@@ -8,7 +8,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Literal, Protocol
@@ -46,7 +46,7 @@ class RunReport:
     final_message: str | None = None
     error: str | None = None
     stopped_by: StoppedBy | None = None
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     sink_error: Exception | None = None
 
     @property
