@@ -29,7 +29,7 @@ export type MessageId = string;
 /** one transcript entry */
 export type EntryId = string;
 
-/** one tool result kept in full, for basis/tool/result */
+/** `<sessionId>/<id>` of one tool result kept in full, for basis/tool/result */
 export type ResultId = string;
 
 /** number of an event in its session: starts at 1, has no holes */
@@ -1269,6 +1269,10 @@ export interface TurnWaitParams {
   readonly timeoutMs?: number;
 }
 
+/**
+ * How a turn ended: the result of `basis/turn/wait`. When its `timeoutMs` is up first the answer is an error of kind
+ * `timeout`; wait again. An interrupted turn is answered at once with `interrupted`; it may be resumed.
+ */
 export interface TurnOutcome {
   readonly status: TurnStatus;
   readonly stoppedBy?: StoppedBy;
@@ -1276,13 +1280,6 @@ export interface TurnOutcome {
   readonly output?: unknown;
   readonly usage: Usage;
   readonly error?: string;
-}
-
-/** `outcome` is unset when the time was up first; wait again. */
-export interface TurnWaitResult {
-  readonly outcome?: TurnOutcome;
-  /** @defaultValue `false` */
-  readonly timedOut?: boolean;
 }
 
 export interface TurnSteerParams {
@@ -1322,7 +1319,6 @@ export interface TaskOutputResult {
 
 /** Offsets and limits count bytes of UTF-8; pages are cut at character boundaries. */
 export interface ToolResultParams {
-  readonly sessionId: SessionId;
   readonly resultId: ResultId;
   /**
    * at least 0
@@ -1411,7 +1407,7 @@ export interface Requests {
   /** Accepted at once. */
   "basis/session/prompt": { params: SessionPromptParams; result: SessionPromptResult };
   /** How a turn ended; repeatable. */
-  "basis/turn/wait": { params: TurnWaitParams; result: TurnWaitResult };
+  "basis/turn/wait": { params: TurnWaitParams; result: TurnOutcome };
   /** Add input to a running turn. */
   "basis/turn/steer": { params: TurnSteerParams; result: SessionPromptResult };
   /** Carry an interrupted turn on. */

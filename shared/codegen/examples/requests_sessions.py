@@ -113,14 +113,12 @@ EXAMPLES: dict[str, tuple[WireModel, WireModel]] = {
     ),
     "basis/turn/wait": (
         sessions.TurnWaitParams(session_id=common.SESSION, turn_id=common.TURN, timeout_ms=5000),
-        sessions.TurnWaitResult(
-            outcome=sessions.TurnOutcome(
-                status="ok",
-                stopped_by="tool_budget",
-                final_message="It waited two seconds for nothing.",
-                output={"cause": "a delay"},
-                usage=common.USAGE,
-            )
+        sessions.TurnOutcome(
+            status="ok",
+            stopped_by="tool_budget",
+            final_message="It waited two seconds for nothing.",
+            output={"cause": "a delay"},
+            usage=common.USAGE,
         ),
     ),
     "basis/turn/steer": (
@@ -149,7 +147,7 @@ EXAMPLES: dict[str, tuple[WireModel, WireModel]] = {
     "basis/task/output": (sessions.TaskIdParams(task_id="k-1"), sessions.TaskOutputResult(text="3 passed\n")),
     "basis/task/kill": (sessions.TaskIdParams(task_id="k-1"), Empty()),
     "basis/tool/result": (
-        sessions.ToolResultParams(session_id=common.SESSION, result_id=common.RESULT, offset=0, limit=16),
+        sessions.ToolResultParams(result_id=common.RESULT, offset=0, limit=16),
         sessions.ToolResultPage(text="DELAY_S = 0.2\n…", next_offset=16, total_bytes=2048),
     ),
 }

@@ -26,7 +26,7 @@
 --- one transcript entry
 ---@alias basis.EntryId string
 
---- one tool result kept in full, for basis/tool/result
+--- `<sessionId>/<id>` of one tool result kept in full, for basis/tool/result
 ---@alias basis.ResultId string
 
 --- number of an event in its session: starts at 1, has no holes
@@ -951,6 +951,8 @@
 ---@field turnId basis.TurnId
 ---@field timeoutMs? integer at least 0
 
+--- How a turn ended: the result of `basis/turn/wait`. When its `timeoutMs` is up first the answer is an error of kind
+--- `timeout`; wait again. An interrupted turn is answered at once with `interrupted`; it may be resumed.
 ---@class basis.TurnOutcome
 ---@field status basis.TurnStatus
 ---@field stoppedBy? basis.StoppedBy
@@ -958,11 +960,6 @@
 ---@field output? any
 ---@field usage basis.Usage
 ---@field error? string
-
---- `outcome` is unset when the time was up first; wait again.
----@class basis.TurnWaitResult
----@field outcome? basis.TurnOutcome
----@field timedOut? boolean (default false)
 
 ---@class basis.TurnSteerParams
 ---@field sessionId basis.SessionId
@@ -993,7 +990,6 @@
 
 --- Offsets and limits count bytes of UTF-8; pages are cut at character boundaries.
 ---@class basis.ToolResultParams
----@field sessionId basis.SessionId
 ---@field resultId basis.ResultId
 ---@field offset? integer at least 0 (default 0)
 ---@field limit? integer at least 1, at most 1048576 (default 65536)
