@@ -104,7 +104,9 @@ def _bindable(path: str, environ: Mapping[str, str]) -> str:
     name = hashlib.blake2b(os.fsencode(path), digest_size=8).hexdigest() + ".sock"
     runtime = _runtime_dir(environ)
     if runtime is not None:
-        return os.path.join(runtime, "basis", name)
+        short = os.path.join(runtime, "basis", name)
+        if len(os.fsencode(short)) <= MAX_SOCKET_PATH_BYTES:
+            return short
     # Not tempfile.gettempdir(): TMPDIR differs between logins of one person, and the path must not.
     user = os.getuid() if hasattr(os, "getuid") else "user"
     return os.path.join("/tmp", f"basis-{user}", name)

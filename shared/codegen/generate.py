@@ -13,43 +13,53 @@ from codegen.error_kinds import error_kinds
 from codegen.reading import protocol
 
 ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = "shared/golden"
 
 
-def outputs() -> Iterator[tuple[Path, str]]:
-    """Every generated file with what it should hold."""
+def outputs() -> Iterator[tuple[str, str]]:
+    """Every generated file (below the root) with what it should hold."""
     model = protocol()
-    yield ROOT / "shared/schema/basis.schema.json", json_schema.render(model)
-    yield ROOT / "editors/vscode/src/protocol.gen.ts", typescript.render(model)
-    yield ROOT / "editors/nvim/lua/basis/protocol_gen.lua", lua.render(model)
-    yield ROOT / "docs/reference/protocol.md", markdown.render(model, error_kinds(ROOT / "basis_daemon"))
+    yield "shared/schema/basis.schema.json", json_schema.render(model)
+    yield "editors/vscode/src/protocol.gen.ts", typescript.render(model)
+    yield "editors/nvim/lua/basis/protocol_gen.lua", lua.render(model)
+    yield "docs/reference/protocol.md", markdown.render(model, error_kinds(ROOT / "basis_daemon"))
     for name, text in golden.render().items():
-        yield ROOT / "shared/golden" / name, text
+        yield f"{GOLDEN}/{name}", text
 
 
-def stale() -> list[str]:
-    """Names of generated files that are missing, differ from what would be written now, or are nobody's any more."""
+def stale(root: Path = ROOT) -> list[str]:
+    """Generated files that are missing, differ from what would be written now, or are nobody's any more."""
     wanted = dict(outputs())
-    wrong = [path for path, text in wanted.items() if not path.is_file() or path.read_text("utf-8") != text]
-    left_over = [path for path in (ROOT / "shared/golden").glob("*.json") if path not in wanted]
-    return [str(path.relative_to(ROOT)) for path in sorted([*wrong, *left_over])]
+    wrong = [name for name, text in wanted.items() if not _holds(root / name, text)]
+    present = {f"{GOLDEN}/{path.name}" for path in (root / GOLDEN).glob("*.json")}
+    return sorted([*wrong, *(present - wanted.keys())])
 
 
-def write() -> None:
-    for name in stale():
-        (ROOT / name).unlink(missing_ok=True)
-    for path, text in outputs():
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, "utf-8", newline="\n")
+def write(root: Path = ROOT) -> None:
+    """Make every generated file what it should be; files that are right are not touched."""
+    wanted = dict(outputs())
+    for name in stale(root):
+        path = root / name
+        if name not in wanted:
+            path.unlink()
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(wanted[name], "utf-8", newline="\n")
+
+
+def _holds(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text("utf-8") == text
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="codegen.generate", description=__doc__)
+    parser = argparse.ArgumentParser(prog="codegen.generate", description="Write what is made from basis_protocol.")
     parser.add_argument("--check", action="store_true", help="change nothing; fail when a file is stale")
-    if not parser.parse_args(arguments).check:
-        write()
+    parser.add_argument("--root", type=Path, default=ROOT, help="the checkout to write into")
+    options = parser.parse_args(arguments)
+    if not options.check:
+        write(options.root)
         return 0
-    names = stale()
+    names = stale(options.root)
     for name in names:
         print(f"stale: {name} (run `make gen`)", file=sys.stderr)
     return 1 if names else 0
