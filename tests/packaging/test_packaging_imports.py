@@ -1,0 +1,100 @@
+"""What a fresh process loads: the wire contract stands alone, and starting never pays for what it does not use."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+
+import pytest
+
+PROTOCOL_MODULES = (
+    "address",
+    "asks",
+    "base",
+    "content",
+    "errors",
+    "events",
+    "framing",
+    "ids",
+    "lifecycle",
+    "methods",
+    "sessions",
+    "version",
+    "workspaces",
+)
+
+HEAVY = (
+    "anthropic",
+    "google",
+    "httpx2",
+    "jsonschema",
+    "keyring",
+    "lsprotocol",
+    "mcp",
+    "openai",
+    "pygls",
+    "rich",
+    "xllamacpp",
+)
+"""Imported where first used, never at start (architecture.md 3)."""
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Top-level modules that a new interpreter has after `statement` and did not have before it."""
+    program = (
+        "import sys; before = set(sys.modules)\n"
+        f"{statement}\n"
+        "print('\\n'.join({name.partition('.')[0] for name in set(sys.modules) - before}))"
+    )
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    return set(output.stdout.split())
+
+
+def third_party(names: Iterable[str]) -> set[str]:
+    return {
+        name
+        for name in names
+        if name.lstrip("_") not in sys.stdlib_module_names and name not in sys.stdlib_module_names
+    }
+
+
+def test_the_protocol_stands_alone() -> None:
+    """A client of any kind can use it: msgspec and the standard library, nothing of the daemon."""
+    statement = "import " + ", ".join(f"basis_protocol.{name}" for name in PROTOCOL_MODULES)
+
+    assert third_party(loaded_by(statement)) == {"basis_protocol", "msgspec"}
+
+
+def test_the_list_of_protocol_modules_is_complete() -> None:
+    import basis_protocol
+
+    folder = os.path.dirname(basis_protocol.__file__)
+    present = {name.removesuffix(".py") for name in os.listdir(folder) if name.endswith(".py")}
+
+    assert present - {"__init__"} == set(PROTOCOL_MODULES)
+
+
+@pytest.mark.parametrize("module", ["address", "framing"])
+def test_what_a_first_byte_needs_is_standard_library_only(module: str) -> None:
+    assert third_party(loaded_by(f"import basis_protocol.{module}")) == {"basis_protocol"}
+
+
+@pytest.mark.parametrize("module", ["basis_client.connect", "basis_client.blocking", "basisctl.__main__"])
+def test_the_command_line_reaches_the_daemon_without_slow_imports(module: str) -> None:
+    """The way to the first byte is the standard library, and not the slow parts of that."""
+    loaded = loaded_by(f"import {module}")
+
+    assert (
+        loaded & {"msgspec", "asyncio", "anyio", "rich", "basis_daemon", "pathlib", "subprocess", "tempfile"} == set()
+    )
+
+
+def test_importing_the_embedding_package_loads_nothing_heavy() -> None:
+    assert loaded_by("import basis_daemon") & {*HEAVY, "anyio", "asyncio", "msgspec"} == set()
+
+
+def test_the_core_can_be_used_without_any_transport() -> None:
+    """`from basis_daemon import Runtime, Workspace` works with no server and no editor protocol."""
+    loaded = loaded_by("from basis_daemon import Runtime, Workspace, RunSpec")
+
+    assert loaded & set(HEAVY) == set()
