@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from interaction.behaviours import behaviour
-from interaction.conftest import DaemonProcess
+from support.daemon_process import DaemonProcess
 from support.model_server import ModelServer, calls, says, tool
 from support.raw_client import RawClient, Refused
 
