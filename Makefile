@@ -45,7 +45,7 @@ gen: $(INSTALLED)
 	$(BIN)/python -m codegen.generate
 
 bench: $(INSTALLED)
-	$(BIN)/pytest tests/bench -m bench --override-ini addopts= -s $(ARGS)
+	$(BIN)/python tests/bench/run.py $(ARGS)
 
 wheel: $(INSTALLED)
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
