@@ -1,7 +1,8 @@
 # Every command of the project, spelled once. Each target prepares `.venv` by itself; a second run starts at once.
 # Needed beforehand: Python 3.11 or newer, git, and a package index that pip can reach.
 
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
+  $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
 BIN := .venv/bin
 INSTALLED := .venv/installed
 NODE := .venv/node
@@ -51,8 +52,7 @@ wheel: $(INSTALLED)
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
 
 $(INSTALLED): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo 'Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11' >&2; exit 1; }
+	@test -n '$(PYTHON)' || { echo 'Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11' >&2; exit 1; }
 	$(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip hatchling
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation \
