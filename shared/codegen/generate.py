@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from codegen import golden, json_schema, lua, markdown, typescript
+from codegen import golden, json_schema, lua, markdown, ownership, typescript
 from codegen.error_kinds import error_kinds
 from codegen.reading import protocol
 
@@ -23,6 +23,7 @@ def outputs() -> Iterator[tuple[str, str]]:
     yield "editors/vscode/src/protocol.gen.ts", typescript.render(model)
     yield "editors/nvim/lua/basis/protocol_gen.lua", lua.render(model)
     yield "docs/reference/protocol.md", markdown.render(model, error_kinds(ROOT / "basis_daemon"))
+    yield "docs/reference/modules.md", ownership.render(ROOT)
     for name, text in golden.render().items():
         yield f"{GOLDEN}/{name}", text
 
