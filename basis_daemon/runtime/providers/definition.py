@@ -1,0 +1,114 @@
+"""What a remote provider is: its endpoint, wire, credentials and abilities (runtime.md 1.6, 2.2).
+
+Owns the values; presets are in `registry.py`. Sends nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from basis_daemon.redact import Secret
+from basis_daemon.runtime.messages import Image
+from basis_daemon.runtime.providers.base import Request
+from basis_daemon.runtime.providers.endpoint import origin
+from basis_daemon.runtime.providers.errors import UnsupportedCapability
+
+WireName = Literal["responses", "chat_completions"]
+WireChoice = Literal["responses", "chat_completions", "auto"]
+
+
+@dataclass(frozen=True, slots=True)
+class AuthScheme:
+    """Where the credential goes: nowhere, a bearer token, a header or a query parameter called `name`."""
+
+    kind: Literal["none", "bearer_token", "header", "query_param"] = "bearer_token"
+    name: str = "authorization"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What requests may ask for (2.2). A request for anything else fails ahead of all traffic (PV-3)."""
+
+    model_listing: bool = True
+    tool_calls: bool = True
+    images: bool = True
+    reasoning_effort: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """For calls outside a turn, such as listing models (PV-56). Turns have their own."""
+
+    max_attempts: int = 5
+    base_delay_s: float = 0.2
+    retry_429: bool = False
+    retry_5xx: bool = True
+    retry_transport: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderDefinition:
+    """A provider, ready to be changed by copy (RT-33): `replace(openai_definition(), id="proxy", base_url=…)`."""
+
+    id: str
+    label: str
+    base_url: str
+    wire: WireChoice
+    auth: AuthScheme = AuthScheme()
+    capabilities: Capabilities = Capabilities()
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    retry: RetryPolicy = RetryPolicy()
+    idle_timeout_s: float = 300.0
+    """Silence on a stream after which it counts as dead (PV-18)."""
+    allow_plaintext: bool = False
+    """Whether a key may travel over http:// to another machine (PV-63)."""
+    is_vendor: bool = False
+    """The vendor's own API, which knows parameters that compatible servers may refuse."""
+
+    @property
+    def identity(self) -> str:
+        """Whom sealed reasoning belongs to: the id alone doesn't tell a vendor from a gateway in its name (PV-41)."""
+        return self.id if self.is_vendor else f"{self.id}@{origin(self.base_url)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """What one request is authorised with."""
+
+    key: Secret | None = None
+    headers: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
+
+    def secrets(self) -> list[Secret]:
+        return [*([self.key] if self.key else []), *self.headers.values()]
+
+
+class CredentialSource(Protocol):
+    """Asked ahead of every request, so that tokens can rotate (RT-35)."""
+
+    async def credentials(self) -> Credentials: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StaticCredentials:
+    """One key for ever, or none."""
+
+    key: Secret | None = None
+
+    async def credentials(self) -> Credentials:
+        return Credentials(key=self.key)
+
+
+def require(definition: ProviderDefinition, request: Request) -> None:
+    """Raise `UnsupportedCapability` if `request` needs what the provider can't do (PV-3)."""
+    able = definition.capabilities
+    if request.tools and not able.tool_calls:
+        raise _unsupported(definition, "tools")
+    if request.effort is not None and not able.reasoning_effort:
+        raise _unsupported(definition, "a reasoning effort")
+    if not able.images and any(isinstance(block, Image) for message in request.messages for block in message.content):
+        raise _unsupported(definition, "images")
+
+
+def _unsupported(definition: ProviderDefinition, what: str) -> UnsupportedCapability:
+    return UnsupportedCapability(f"{definition.label} ({definition.id}) can't be given {what}")

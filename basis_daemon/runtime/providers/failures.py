@@ -1,0 +1,178 @@
+"""What an error status, an error object or a foreign exception means: one place, one table.
+
+Owns the translation into `errors.py` kinds (2.11). Text from a server is bounded, freed of control characters and of
+the credentials the request was sent with (RT-38, PV-64).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cache
+from typing import Any, cast
+
+import msgspec
+
+from basis_daemon.redact import Secret, scrub
+from basis_daemon.runtime.providers.errors import (
+    AuthenticationError,
+    ContextLengthExceeded,
+    HttpError,
+    InvalidRequest,
+    ProviderError,
+    RetryableError,
+    StreamCut,
+    TransportError,
+    bounded,
+)
+
+CONTEXT_MARKERS = (
+    "context_length_exceeded",
+    "prompt is too long",
+    "exceeds the maximum number of tokens",
+    "please reduce the length",
+)
+"""In the body of a 400 or 413: the request doesn't fit the model's window (PV-50)."""
+
+_TRANSIENT_CODE = re.compile(r"rate.?limit|overload|server_error|internal|unavailable|timeout|too_many_requests")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Whom a request goes to, in the words of an error message; `secrets` never appear in one."""
+
+    label: str
+    provider: str
+    origin: str
+    path: str
+    wire: str
+    is_local: bool
+    secrets: tuple[Secret, ...] = ()
+
+    def clean(self, text: str) -> str:
+        """A server's own words, fit to be shown."""
+        return bounded(scrub(text, self.secrets)).strip()
+
+
+# --- error statuses --------------------------------------------------------------------------------------------------
+
+
+def from_status(target: Target, status: int, headers: Mapping[str, str], body: str) -> ProviderError:
+    """The error an answer with `status` (not 2xx) stands for."""
+    error = _by_status(target, status, body, target.clean(message_in(body) or body) or "no reason given")
+    error.status = status
+    error.body = scrub(body, target.secrets)
+    error.retry_after_s = retry_after(headers.get("retry-after"))
+    return error
+
+
+def _by_status(target: Target, status: int, body: str, said: str) -> ProviderError:
+    if status in (400, 413) and any(marker in body.lower() for marker in CONTEXT_MARKERS):
+        return ContextLengthExceeded(f"the request is too long for the model: {said}")
+    if status in (401, 403):
+        hint = f"check the key configured for {target.provider}" if target.secrets else "this server wants a key"
+        return AuthenticationError(f"{target.label} refused the credentials ({status}): {said}", hint=hint)
+    if status in (404, 405) and not names_model(body):
+        message = f"{target.label} has no {target.path} ({status}), where the {target.wire} wire is spoken: {said}"
+        return HttpError(message, hint="check the base URL, or choose the other wire")
+    if 300 <= status < 400:
+        message = f"{target.label} redirects to another address ({status}), which is not followed"
+        return HttpError(message, hint="configure the final address as the base URL")
+    return HttpError(f"{target.label} answered {status}: {said}")
+
+
+def names_model(body: str) -> bool:
+    """Whether a 404 is about the model asked for, not about the path (PV-2a)."""
+    return "model" in (message_in(body) or "").lower()
+
+
+def message_in(body: str) -> str | None:
+    """The message of an error body in any of the shapes servers use; `None` if it is in none of them."""
+    try:
+        value: Any = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return None
+    for _ in range(2):  # {"error": {"message": …}}, {"error": …}, {"message": …}, {"detail": …}
+        if isinstance(value, dict):
+            fields = cast("dict[str, Any]", value)
+            value = next((fields[key] for key in ("error", "message", "detail") if fields.get(key)), None)
+    return value if isinstance(value, str) else None
+
+
+def retry_after(value: str | None) -> float | None:
+    """Seconds a `Retry-After` asks to wait: an integer, or a date (the past is 0); anything else is none (PV-51)."""
+    if value is None:
+        return None
+    value = value.strip()
+    if value.isascii() and value.isdigit():
+        return float(value)
+    try:
+        when = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return max(0.0, (when - datetime.now(UTC)).total_seconds())
+
+
+# --- error objects inside a stream -----------------------------------------------------------------------------------
+
+
+def from_stream(target: Target, code: object, message: object) -> ProviderError:
+    """The error a vendor reports in the middle of an answer (PV-16, PV-29)."""
+    said = target.clean(str(message or code or "no reason given"))
+    text = f"{target.label} gave up on the answer: {said}"
+    status = code if isinstance(code, int) else int(code) if isinstance(code, str) and code.isdigit() else None
+    word = str(code or "").lower()
+    if any(marker in f"{word} {said.lower()}" for marker in CONTEXT_MARKERS):
+        return ContextLengthExceeded(text, status=status)
+    if status in (401, 403):
+        return AuthenticationError(text, status=status)
+    if status is not None and 400 <= status < 600:
+        return HttpError(text, status=status)
+    return RetryableError(text) if _TRANSIENT_CODE.search(word) else ProviderError(text)
+
+
+# --- foreign exceptions ----------------------------------------------------------------------------------------------
+
+
+@cache
+def _table() -> dict[type[Exception], tuple[type[ProviderError], str]]:
+    """Every exception of the HTTP library by its nearest listed ancestor. Built at first use: the import is slow."""
+    import httpx2
+
+    return {
+        httpx2.ConnectTimeout: (TransportError, "no connection to {origin} within the time allowed"),
+        httpx2.ConnectError: (TransportError, "could not connect to {origin}"),
+        httpx2.ProxyError: (TransportError, "the proxy on the way to {origin} refused"),
+        httpx2.ReadTimeout: (TransportError, "{label} was silent for too long"),
+        httpx2.WriteTimeout: (TransportError, "{label} did not take the request in time"),
+        httpx2.PoolTimeout: (TransportError, "no connection to {origin} became free"),
+        httpx2.RemoteProtocolError: (StreamCut, "{label} ended the connection in the middle of the answer"),
+        httpx2.ReadError: (StreamCut, "the connection to {label} broke in the middle of the answer"),
+        httpx2.DecodingError: (TransportError, "the answer of {label} could not be decompressed"),
+        httpx2.TransportError: (TransportError, "the connection to {label} failed"),
+        httpx2.StreamError: (TransportError, "the connection to {label} was closed"),
+        httpx2.LocalProtocolError: (InvalidRequest, "the request to {label} is not valid HTTP"),
+        httpx2.UnsupportedProtocol: (InvalidRequest, "{origin} is not an address HTTP can reach"),
+        httpx2.InvalidURL: (InvalidRequest, "{origin} is not an address HTTP can reach"),
+        httpx2.TooManyRedirects: (InvalidRequest, "{label} redirects in a circle"),
+        httpx2.CookieConflict: (InvalidRequest, "{label} set cookies that contradict each other"),
+        httpx2.HTTPError: (TransportError, "the request to {label} failed"),
+    }
+
+
+def foreign_exceptions() -> tuple[type[Exception], ...]:
+    """What `from_exception` translates, for an `except` clause."""
+    return tuple(_table())
+
+
+def from_exception(target: Target, error: Exception) -> ProviderError:
+    """The error one of the HTTP library's exceptions stands for. Its own text is left out: it may quote a URL."""
+    table = _table()
+    kind, sentence = next(table[ancestor] for ancestor in type(error).__mro__ if ancestor in table)
+    hint = None
+    if target.is_local and "connect to" in sentence:
+        hint = f"start {target.label}, or check the port"
+    return kind(sentence.format(label=target.label, origin=target.origin), hint=hint)

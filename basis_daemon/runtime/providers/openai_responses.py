@@ -1,0 +1,401 @@
+"""The Responses wire (2.7): OpenAI, OpenRouter, and servers that offer `v1/responses`.
+
+Owns the body it takes and the events it streams. Every request replays the whole conversation, nothing is stored at the
+vendor, and reasoning travels sealed (PV-31, PV-41).
+"""
+
+from typing import Any
+
+import msgspec
+
+from basis_daemon.runtime.messages import ContentBlock, Image, Message, Provenance, Text, Thinking, ToolResult, ToolUse
+from basis_daemon.runtime.providers.base import (
+    BlockStarted,
+    BlockStopped,
+    MessageDelta,
+    MessageStopped,
+    ProviderEvent,
+    Request,
+    ResponseStarted,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingSealed,
+    TokenUsage,
+    ToolInputDelta,
+)
+from basis_daemon.runtime.providers.definition import ProviderDefinition
+from basis_daemon.runtime.providers.errors import MalformedStream, StreamCut
+from basis_daemon.runtime.providers.failures import Target, from_stream
+from basis_daemon.runtime.providers.openai_common import image_url, read_models, refuse_images, result_text
+from basis_daemon.runtime.providers.openai_shapes import (
+    ErrorShape,
+    Item,
+    Response,
+    ResponsesEvent,
+    ResponseUsage,
+    TypedOnly,
+)
+from basis_daemon.runtime.providers.sse import SseEvent
+from basis_daemon.runtime.providers.wire import Batch, Delta, Wire
+
+Json = dict[str, Any]
+
+_STOP_REASONS = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
+_NO_WORDS = "[reasoning that can't be shown here]"
+"""Stands for reasoning sealed by another model: its place in the conversation is kept, its content can't be (PV-41)."""
+
+# --- the request -----------------------------------------------------------------------------------------------------
+
+
+def build_body(request: Request, definition: ProviderDefinition) -> bytes:
+    """The JSON body. Raises `InvalidRequest` for what this wire can't carry."""
+    items: list[Json] = []
+    for message in request.messages:
+        items += _items(message, _provenance(request, definition))
+    body: Json = {"model": request.model, "input": items, "store": False, "stream": True}
+    if request.system:
+        body["instructions"] = request.system
+    if request.tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.input_schema,
+                "strict": tool.strict or False,  # the vendor's own default is true here (PV-25)
+            }
+            for tool in request.tools
+        ]
+        body["tool_choice"] = _tool_choice(request)
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.max_output_tokens is not None:
+        body["max_output_tokens"] = request.max_output_tokens
+    if request.effort is not None:
+        body["reasoning"] = {"effort": request.effort, "summary": "auto"}
+        body["include"] = ["reasoning.encrypted_content"]
+    if definition.is_vendor and request.session_id is not None:
+        body["prompt_cache_key"] = request.session_id
+    return msgspec.json.encode(body)
+
+
+def _provenance(request: Request, definition: ProviderDefinition) -> Provenance:
+    return Provenance(definition.identity, request.model, "open_ai_encrypted")
+
+
+def _items(message: Message, here: Provenance) -> list[Json]:
+    """One message as the items of this wire, in the order of its blocks; neighbouring prose is one item."""
+    refuse_images(message.role, message.content)
+    is_sealed = any(isinstance(block, Thinking) and _is_replayable(block, here) for block in message.content)
+    items: list[Json] = []
+    prose: list[Json] = []
+    for block in message.content:
+        if isinstance(block, Text | Image) or (isinstance(block, Thinking) and not _is_replayable(block, here)):
+            prose += _part(block, message.role)
+            continue
+        items += _prose(message.role, prose)
+        prose = []
+        items.append(_item(block, is_sealed))
+    return items + _prose(message.role, prose)
+
+
+def _prose(role: str, parts: list[Json]) -> list[Json]:
+    return [{"type": "message", "role": role, "content": parts}] if parts else []
+
+
+def _part(block: ContentBlock, role: str) -> list[Json]:
+    kind = "output_text" if role == "assistant" else "input_text"
+    if isinstance(block, Image):
+        return [{"type": "input_image", "image_url": image_url(block)}]
+    if isinstance(block, Thinking):
+        return [{"type": kind, "text": block.thinking or _NO_WORDS}] if role == "assistant" else []
+    return [{"type": kind, "text": block.text}] if isinstance(block, Text) and block.text else []
+
+
+def _item(block: ContentBlock, is_sealed: bool) -> Json:
+    match block:
+        case ToolUse():
+            # An item id is known to the vendor only along with the reasoning it came from (PV-20).
+            own = {"id": block.item_id} if is_sealed and block.item_id else {}
+            arguments = msgspec.json.encode(block.input).decode()
+            return {"type": "function_call", **own, "call_id": block.id, "name": block.name, "arguments": arguments}
+        case ToolResult():
+            return {"type": "function_call_output", "call_id": block.tool_use_id, "output": result_text(block)}
+        case Thinking():
+            summary = [{"type": "summary_text", "text": block.thinking}] if block.thinking else []
+            return {
+                "type": "reasoning",
+                "id": block.id,
+                "summary": summary,
+                "encrypted_content": block.encrypted_content,
+            }
+        case Text() | Image():
+            raise AssertionError("prose is not an item of its own")
+
+
+def _is_replayable(block: Thinking, here: Provenance) -> bool:
+    """Opaque reasoning goes back only to exactly where it is from (PV-41)."""
+    return bool(block.encrypted_content and block.id) and block.provenance == here
+
+
+def _tool_choice(request: Request) -> str | Json:
+    match request.tool_choice.mode:
+        case "auto":
+            return "auto"
+        case "any":
+            return "required"
+        case "tool":
+            return {"type": "function", "name": request.tool_choice.name}
+
+
+# --- the stream ------------------------------------------------------------------------------------------------------
+
+
+_decode = msgspec.json.Decoder(ResponsesEvent).decode
+_decode_type = msgspec.json.Decoder(TypedOnly).decode
+
+
+class _Block:
+    """An open block, where on the wire it is (`part` is -1 for a whole item), and what has been said in it."""
+
+    __slots__ = ("has_delta", "index", "kind", "part")
+
+    def __init__(self, index: int, kind: Delta) -> None:
+        self.index = index
+        self.kind = kind
+        self.has_delta = False
+        self.part = 0
+
+
+Prose = type[TextDelta] | type[ThinkingDelta]
+_WHOLE = -1
+"""Stands for a part's number where an item is one block: calls and reasoning."""
+
+
+class ResponsesMapper:
+    """Maps one answer's events. Blocks are found by the wire's positions and numbered by us (PV-13)."""
+
+    def __init__(self, request: Request, definition: ProviderDefinition, target: Target) -> None:
+        self._target = target
+        self._provenance = _provenance(request, definition)
+        self._batch = Batch()
+        self._blocks: dict[tuple[int, int], _Block] = {}
+        self._next_index = 0
+        self._done: set[int | str] = set()
+        self._has_started = self._has_reasoned = self._has_called = self._was_refused = False
+        self.is_complete = False
+        self._handlers = {
+            "response.created": self._on_start,
+            "response.in_progress": self._on_start,
+            "response.output_item.added": self._on_item_added,
+            "response.output_text.delta": self._on_text,
+            "response.output_text.done": self._on_text_done,
+            "response.refusal.delta": self._on_refusal,
+            "response.refusal.done": self._on_text_done,
+            "response.reasoning_summary_text.delta": self._on_reasoning,
+            "response.reasoning_text.delta": self._on_reasoning,
+            "response.function_call_arguments.delta": self._on_arguments,
+            "response.function_call_arguments.done": self._on_arguments_done,
+            "response.output_item.done": self._on_item_done,
+            "response.completed": self._on_end,
+            "response.incomplete": self._on_end,
+            "response.failed": self._on_failed,
+            "error": self._on_error,
+        }
+
+    def feed(self, events: list[SseEvent]) -> list[ProviderEvent]:
+        handlers = self._handlers
+        for name, data in events:
+            try:
+                event = _decode(data)
+            except msgspec.DecodeError as error:
+                if self._is_unknown(data):
+                    continue
+                raise MalformedStream(f"{self._target.label} sent an event that can't be read") from error
+            handler = handlers.get(event.type or name.decode("utf-8", "replace"))
+            if handler is not None:
+                handler(event)
+            elif event.error is not None and not event.type:
+                self._on_error(event)
+        return self._batch.take()
+
+    def finish(self, *, marked: bool) -> list[ProviderEvent]:
+        raise StreamCut(f"{self._target.label} ended the stream in the middle of the answer")
+
+    def _is_unknown(self, data: bytes) -> bool:
+        """Whether an event that doesn't fit is of a type this adapter has no use for (PV-16)."""
+        try:
+            return _decode_type(data).type not in {"", *self._handlers}
+        except msgspec.DecodeError:
+            return False
+
+    # --- deltas
+
+    def _on_start(self, event: ResponsesEvent) -> None:
+        if not self._has_started:
+            self._has_started = True
+            response = event.response or Response()
+            self._batch.add(ResponseStarted(response.id, response.model))
+
+    def _on_text(self, event: ResponsesEvent) -> None:
+        if event.delta:
+            self._say(self._block((event.output_index, event.content_index), TextDelta), event.delta)
+
+    def _on_refusal(self, event: ResponsesEvent) -> None:
+        self._was_refused = True
+        self._on_text(event)
+
+    def _on_reasoning(self, event: ResponsesEvent) -> None:
+        if not event.delta:
+            return
+        block = self._block((event.output_index, _WHOLE), ThinkingDelta)
+        part = max(event.summary_index, event.content_index)
+        if block.has_delta and part != block.part:
+            self._say(block, "\n\n")
+        block.part = part
+        self._say(block, event.delta)
+
+    def _on_arguments(self, event: ResponsesEvent) -> None:
+        block = self._blocks.get((event.output_index, _WHOLE))
+        if block is not None and event.delta:
+            self._say(block, event.delta)
+
+    # --- items
+
+    def _on_item_added(self, event: ResponsesEvent) -> None:
+        if event.item is not None and event.item.type == "function_call":
+            self._call(event.output_index, event.item)
+        elif event.item is not None and event.item.type == "reasoning":
+            self._has_reasoned = True
+
+    def _on_text_done(self, event: ResponsesEvent) -> None:
+        self._fill_prose((event.output_index, event.content_index), TextDelta, event.text or event.refusal)
+
+    def _on_arguments_done(self, event: ResponsesEvent) -> None:
+        self._fill(self._blocks.get((event.output_index, _WHOLE)), event.arguments)
+
+    def _on_item_done(self, event: ResponsesEvent) -> None:
+        if event.item is not None:
+            self._item_done(event.output_index, event.item, is_last_word=False)
+
+    def _item_done(self, at: int, item: Item, *, is_last_word: bool) -> None:
+        """Take over what deltas left out (PV-28) and close the item's blocks."""
+        match item.type:
+            case "message":
+                for part, content in enumerate(item.content or ()):
+                    self._was_refused |= content.type == "refusal"
+                    self._fill_prose((at, part), TextDelta, content.text or content.refusal)
+            case "function_call":
+                self._call(at, item)
+                self._fill(self._blocks.get((at, _WHOLE)), item.arguments)
+            case "reasoning":
+                self._has_reasoned = True
+                words = "\n\n".join(part.text or "" for part in item.summary or item.content or ())
+                self._fill_prose((at, _WHOLE), ThinkingDelta, words)
+                if not item.encrypted_content and not is_last_word:
+                    return  # it may still come with the whole response (PV-30)
+                self._seal(at, item)
+            case _:
+                return
+        self._done |= {at, item.id or at}
+        self._close(at)
+
+    def _call(self, at: int, item: Item) -> None:
+        if (at, _WHOLE) in self._blocks or at in self._done:
+            return
+        self._has_called = True
+        item_id = item.id if self._has_reasoned else None
+        block = self._new_block((at, _WHOLE), ToolInputDelta)
+        self._batch.add(BlockStarted(block.index, "tool_use", item.call_id or item.id, item.name or "", item_id))
+
+    def _seal(self, at: int, item: Item) -> None:
+        if item.encrypted_content:
+            block = self._block((at, _WHOLE), ThinkingDelta)
+            self._batch.add(
+                ThinkingSealed(
+                    block.index, encrypted_content=item.encrypted_content, id=item.id, provenance=self._provenance
+                )
+            )
+
+    # --- blocks
+
+    def _block(self, key: tuple[int, int], kind: Prose) -> _Block:
+        block = self._blocks.get(key)
+        if block is None:
+            block = self._new_block(key, kind)
+            self._batch.add(BlockStarted(block.index, "text" if kind is TextDelta else "thinking"))
+        return block
+
+    def _new_block(self, key: tuple[int, int], kind: Delta) -> _Block:
+        block = self._blocks[key] = _Block(self._next_index, kind)
+        self._next_index += 1
+        return block
+
+    def _say(self, block: _Block, text: str) -> None:
+        block.has_delta = True
+        self._batch.delta(block.kind, block.index, text)
+
+    def _fill_prose(self, key: tuple[int, int], kind: Prose, whole: str | None) -> None:
+        if whole and key[0] not in self._done:
+            self._fill(self._block(key, kind), whole)
+
+    def _fill(self, block: _Block | None, whole: str | None) -> None:
+        """Say the whole of a block of which no delta came (PV-28)."""
+        if block is not None and whole and not block.has_delta:
+            self._say(block, whole)
+
+    def _close(self, at: int | None = None) -> None:
+        """Close the blocks of item `at`, or all."""
+        for key in [key for key in self._blocks if at is None or key[0] == at]:
+            self._batch.add(BlockStopped(self._blocks.pop(key).index))
+
+    # --- the end
+
+    def _on_end(self, event: ResponsesEvent) -> None:
+        response = event.response or Response()
+        if response.error is not None:
+            self._on_failed(event)
+        self._on_start(event)
+        for at, item in enumerate(response.output or ()):
+            if at not in self._done and (item.id is None or item.id not in self._done):
+                self._item_done(at, item, is_last_word=True)
+        self._close()
+        self._batch.add(MessageDelta(self._stop_reason(response), _usage(response.usage)))
+        self._batch.add(MessageStopped())
+        self.is_complete = True
+
+    def _stop_reason(self, response: Response) -> str:
+        if response.incomplete_details is not None and response.incomplete_details.reason:
+            reason = response.incomplete_details.reason
+            return _STOP_REASONS.get(reason, reason)
+        if self._has_called:
+            return "tool_use"
+        return "refusal" if self._was_refused else "end_turn"
+
+    def _on_failed(self, event: ResponsesEvent) -> None:
+        error = (event.response and event.response.error) or ErrorShape()
+        raise from_stream(self._target, error.code or error.type, error.message)
+
+    def _on_error(self, event: ResponsesEvent) -> None:
+        inner = event.error
+        if isinstance(inner, str):
+            raise from_stream(self._target, event.code, inner)
+        inner = inner or ErrorShape()
+        raise from_stream(self._target, event.code or inner.code or inner.type, event.message or inner.message)
+
+
+def _usage(usage: ResponseUsage | None) -> TokenUsage | None:
+    if usage is None:
+        return None
+    cached, reasoned = usage.input_tokens_details, usage.output_tokens_details
+    return TokenUsage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=cached.cached_tokens if cached else None,
+        reasoning_tokens=reasoned.reasoning_tokens if reasoned else None,
+    )
+
+
+# --- the list of models: `read_models`, as on the other wire of the same vendor --------------------------------------
+
+RESPONSES = Wire("responses", "v1/responses", build_body, ResponsesMapper, read_models)

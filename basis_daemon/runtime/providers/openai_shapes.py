@@ -1,0 +1,130 @@
+"""What OpenAI's two wires stream, as far as it is read: typed, so that decoding skips the rest.
+
+Owns the shapes of incoming events. Every field may be missing or null: compatible servers leave out what they please.
+"""
+
+from typing import Any
+
+import msgspec
+
+
+class CachedTokens(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class ReasoningTokens(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
+class ErrorShape(msgspec.Struct):
+    message: str | None = None
+    code: str | int | None = None
+    type: str | None = None
+
+
+# --- Responses -------------------------------------------------------------------------------------------------------
+
+
+class Part(msgspec.Struct):
+    """A piece of an item's content or summary."""
+
+    type: str = ""
+    text: str | None = None
+    refusal: str | None = None
+
+
+class Item(msgspec.Struct):
+    type: str = ""
+    id: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    encrypted_content: str | None = None
+    content: list[Part] | None = None
+    summary: list[Part] | None = None
+
+
+class ResponseUsage(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: CachedTokens | None = None
+    output_tokens_details: ReasoningTokens | None = None
+
+
+class Incomplete(msgspec.Struct):
+    reason: str | None = None
+
+
+class Response(msgspec.Struct):
+    id: str | None = None
+    model: str | None = None
+    error: ErrorShape | None = None
+    incomplete_details: Incomplete | None = None
+    output: list[Item] | None = None
+    usage: ResponseUsage | None = None
+
+
+class ResponsesEvent(msgspec.Struct):
+    """Any event of the Responses stream; which fields count depends on `type`."""
+
+    type: str = ""
+    output_index: int = 0
+    content_index: int = 0
+    summary_index: int = 0
+    delta: str | None = None
+    text: str | None = None
+    refusal: str | None = None
+    arguments: str | None = None
+    item: Item | None = None
+    response: Response | None = None
+    error: ErrorShape | str | None = None
+    code: str | int | None = None
+    message: str | None = None
+
+
+class TypedOnly(msgspec.Struct):
+    """An event of which only the type is read."""
+
+    type: str = ""
+
+
+# --- chat/completions ------------------------------------------------------------------------------------------------
+
+
+class Function(msgspec.Struct):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class CallDelta(msgspec.Struct):
+    index: int | None = None
+    id: str | None = None
+    function: Function | None = None
+
+
+class ChatDelta(msgspec.Struct):
+    content: str | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[CallDelta] | None = None
+
+
+class Choice(msgspec.Struct):
+    delta: ChatDelta | None = None
+    finish_reason: str | None = None
+
+
+class ChatUsage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: CachedTokens | None = None
+    completion_tokens_details: ReasoningTokens | None = None
+
+
+class ChatChunk(msgspec.Struct):
+    id: str | None = None
+    model: str | None = None
+    choices: list[Choice] | None = None
+    usage: ChatUsage | None = None
+    error: ErrorShape | str | None = None

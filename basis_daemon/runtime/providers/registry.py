@@ -1,0 +1,160 @@
+"""The providers of one runtime: presets, and instances made from choices or registered ready-made.
+
+Owns which provider a choice stands for. How it was chosen is the workspace's (`workspace/providers.py`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import urlsplit
+
+from basis_daemon.errors import ProviderNotFound
+from basis_daemon.redact import Secret
+from basis_daemon.runtime.providers.base import Provider
+from basis_daemon.runtime.providers.definition import (
+    Capabilities,
+    CredentialSource,
+    ProviderDefinition,
+    RetryPolicy,
+    StaticCredentials,
+    WireChoice,
+)
+from basis_daemon.runtime.providers.endpoint import normalise_base_url, refuse_plaintext
+from basis_daemon.runtime.providers.http import HttpPool
+from basis_daemon.runtime.providers.remote import RemoteProvider
+
+_LOCAL = Capabilities(reasoning_effort=False)
+_NO_WAITING = RetryPolicy(max_attempts=1)
+"""A server on this machine that refuses the connection isn't running; asking again only keeps a person waiting."""
+
+
+def openai_definition() -> ProviderDefinition:
+    """OpenAI's own API."""
+    return ProviderDefinition(
+        id="openai", label="OpenAI", base_url="https://api.openai.com/", wire="responses", is_vendor=True
+    )
+
+
+def openrouter_definition() -> ProviderDefinition:
+    """OpenRouter: many vendors' models over OpenAI's wires."""
+    return ProviderDefinition(
+        id="openrouter", label="OpenRouter", base_url="https://openrouter.ai/api/", wire="responses"
+    )
+
+
+def ollama_definition() -> ProviderDefinition:
+    """An Ollama on this machine."""
+    return ProviderDefinition(
+        id="ollama",
+        label="Ollama",
+        base_url="http://127.0.0.1:11434/",
+        wire="auto",
+        capabilities=_LOCAL,
+        retry=_NO_WAITING,
+    )
+
+
+def lmstudio_definition() -> ProviderDefinition:
+    """An LM Studio on this machine."""
+    return ProviderDefinition(
+        id="lmstudio",
+        label="LM Studio",
+        base_url="http://127.0.0.1:1234/",
+        wire="auto",
+        capabilities=_LOCAL,
+        retry=_NO_WAITING,
+    )
+
+
+def chat_completions_definition(id: str, base_url: str) -> ProviderDefinition:
+    """Any server that speaks chat/completions. Raises `InvalidBaseUrl`."""
+    url = normalise_base_url(base_url)
+    return ProviderDefinition(id=id, label=urlsplit(url).netloc, base_url=url, wire="chat_completions")
+
+
+PRESETS: Final[dict[str, Callable[[], ProviderDefinition]]] = {
+    "openai": openai_definition,
+    "openrouter": openrouter_definition,
+    "ollama": ollama_definition,
+    "lmstudio": lmstudio_definition,
+}
+
+
+@dataclass(frozen=True)
+class ProviderChoice:
+    """Which provider, with whose key, where, over which wire; `source` says where the choice was found.
+
+    `auto` is the preset's own wire. A `base_url` makes it a compatible endpoint under the same id.
+    """
+
+    provider: str
+    api_key: Secret | None
+    base_url: str | None
+    wire: WireChoice
+    source: str | None
+
+    @property
+    def is_compatible_endpoint(self) -> bool:
+        return self.base_url is not None
+
+
+def definition_of(choice: ProviderChoice) -> ProviderDefinition:
+    """The definition a choice amounts to. Raises `ProviderNotFound` or `InvalidBaseUrl`; sends nothing."""
+    preset = PRESETS.get(choice.provider)
+    if choice.base_url is None:
+        if preset is None:
+            raise ProviderNotFound(
+                f"there is no provider {choice.provider!r} here", hint=f"known are {', '.join(PRESETS)}"
+            )
+        definition = preset()
+    else:
+        definition = chat_completions_definition(choice.provider, choice.base_url)
+        if preset is not None and preset().capabilities == _LOCAL:
+            definition = replace(preset(), base_url=definition.base_url)
+    if choice.wire != "auto":
+        definition = replace(definition, wire=choice.wire)
+    if choice.api_key:
+        refuse_plaintext(definition.base_url)
+    return definition
+
+
+class ProviderRegistry:
+    """All providers of a runtime. They share one pool of connections; equal choices share one provider."""
+
+    def __init__(self) -> None:
+        self._pool = HttpPool()
+        self._registered: dict[str, Provider] = {}
+        self._made: dict[tuple[str, Secret | None, str | None, str], Provider] = {}
+
+    def get(self, choice: ProviderChoice) -> Provider:
+        """The provider `choice` stands for. Touches no network. Raises `ProviderNotFound` or `InvalidBaseUrl`."""
+        if choice.base_url is None and choice.provider in self._registered:
+            return self._registered[choice.provider]
+        key = (choice.provider, choice.api_key, choice.base_url, choice.wire)
+        provider = self._made.get(key)
+        if provider is None:
+            provider = self._made[key] = self.make(definition_of(choice), StaticCredentials(choice.api_key))
+        return provider
+
+    def make(self, definition: ProviderDefinition, credentials: CredentialSource) -> Provider:
+        """A provider of an embedder's own definition on the shared connections; `register` it to be found by id."""
+        return RemoteProvider(definition, credentials, self._pool)
+
+    def register(self, provider: Provider) -> None:
+        """Offer a ready-made provider under its id; choices without a base URL that name it get it."""
+        self._registered[provider.id] = provider
+
+    def by_id(self, id: str) -> Provider | None:
+        """The registered provider of that id, else the one made last for it."""
+        made = [provider for (name, *_), provider in self._made.items() if name == id]
+        return self._registered.get(id) or (made[-1] if made else None)
+
+    async def warm(self) -> None:
+        """Load the HTTP library in a thread, so that the first request needn't wait for it."""
+        await self._pool.client()
+
+    async def aclose(self) -> None:
+        """Close every provider and all connections."""
+        for provider in (*self._registered.values(), *self._made.values()):
+            await provider.aclose()
+        await self._pool.aclose()

@@ -1,0 +1,84 @@
+"""What an adapter of a wire consists of: three functions, in the same order in every adapter's file.
+
+Owns the shape, and the batching of events that all mappers share. Adapters: `openai_responses.py`, `openai_chat.py`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from basis_daemon.runtime.providers.base import (
+    ModelInfo,
+    ProviderEvent,
+    Request,
+    TextDelta,
+    ThinkingDelta,
+    ToolInputDelta,
+)
+from basis_daemon.runtime.providers.definition import ProviderDefinition, WireName
+from basis_daemon.runtime.providers.failures import Target
+from basis_daemon.runtime.providers.sse import SseEvent
+
+
+class StreamMapper(Protocol):
+    """Turns one answer's SSE events into provider events. Raises `ProviderError` kinds for what the wire reports."""
+
+    is_complete: bool
+    """Whether `MessageStopped` was given out: nothing that follows matters."""
+
+    def feed(self, events: list[SseEvent]) -> list[ProviderEvent]:
+        """What `events`, which came in one network read, amount to; deltas of one block are merged."""
+        ...
+
+    def finish(self, *, marked: bool) -> list[ProviderEvent]:
+        """The body ended, by `[DONE]` if `marked`. Raises `StreamCut` when the answer isn't complete with that."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """One adapter: where it posts, and its three functions."""
+
+    name: WireName
+    path: str
+    build_body: Callable[[Request, ProviderDefinition], bytes]
+    map_stream: Callable[[Request, ProviderDefinition, Target], StreamMapper]
+    read_models: Callable[[bytes, ProviderDefinition], list[ModelInfo]]
+
+
+Delta = type[TextDelta] | type[ThinkingDelta] | type[ToolInputDelta]
+
+
+class Batch:
+    """Collects the events of one network read; neighbouring deltas of a block become one, which keeps tokens cheap."""
+
+    __slots__ = ("_events", "_index", "_kind", "_pieces")
+
+    def __init__(self) -> None:
+        self._events: list[ProviderEvent] = []
+        self._kind: Delta = TextDelta
+        self._index = -1
+        self._pieces: list[str] = []
+
+    def delta(self, kind: Delta, index: int, text: str) -> None:
+        """Add text to block `index`; a block has one kind of delta."""
+        if index != self._index:
+            self._flush()
+            self._kind, self._index = kind, index
+        self._pieces.append(text)
+
+    def add(self, event: ProviderEvent) -> None:
+        self._flush()
+        self._events.append(event)
+
+    def take(self) -> list[ProviderEvent]:
+        """The events since the last call."""
+        self._flush()
+        events, self._events = self._events, []
+        return events
+
+    def _flush(self) -> None:
+        if self._pieces:
+            self._events.append(self._kind(self._index, "".join(self._pieces)))
+            self._pieces.clear()
+        self._index = -1
