@@ -32,7 +32,7 @@ def new_entry_id() -> str:
     return f"entry-{time.time_ns():x}-{next(_counter):x}{os.urandom(2).hex()}"
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """One entry. `details` is opaque JSON by tool call id, never sent to a provider (TL-3)."""
 
     id: str
@@ -88,6 +88,8 @@ class Transcript:
         """Make `entry` the new leaf. Its `parent_id` must be the present leaf."""
         if entry.parent_id != self.leaf_id:
             raise ValueError(f"entry {entry.id} does not continue the conversation")
+        if entry.id in self._by_id:
+            raise ValueError(f"entry {entry.id} is in the conversation already")
         self._by_id[entry.id] = entry
         self._path.append(entry)
 
@@ -128,7 +130,11 @@ class Transcript:
             if at in seen:
                 raise ValueError(f"entry {at} is its own ancestor")
             seen.add(at)
-            entry = self._by_id[at]
+            entry = self._by_id.get(at)
+            if entry is None and chain:
+                raise ValueError(f"entry {chain[-1].id} continues {at}, which does not exist")
+            if entry is None:
+                raise KeyError(f"there is no entry {at}")
             chain.append(entry)
             at = entry.parent_id
         chain.reverse()

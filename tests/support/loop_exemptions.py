@@ -6,9 +6,14 @@ be finished before the next line runs. Anything that walks a tree, waits for a p
 
 MAY_BLOCK: tuple[tuple[str, frozenset[str], str], ...] = (
     (
-        "basis_daemon/runtime/store/files.py",
-        frozenset({"append"}),
+        "basis_daemon/runtime/store/log.py",
+        frozenset({"append", "save"}),
         "one short write to an open file: the round must be in the file before the next one starts (architecture.md 5)",
+    ),
+    (
+        "basis_daemon/runtime/store/files.py",
+        frozenset({"create"}),
+        "a few names in a directory, nothing synced: a conversation exists when its first prompt is called accepted",
     ),
     (
         "basis_daemon/server/journal.py",

@@ -47,23 +47,23 @@ class AgentRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 # --- records of the log ----------------------------------------------------------------------------------------------
 
 
-class LogRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="record"):
+class LogRecord(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="record"):
     """Base of the lines of `transcript.jsonl`."""
 
 
-class EntryAdded(LogRecord, tag="entry"):
+class EntryAdded(LogRecord, frozen=True, gc=False, tag="entry"):
     """A transcript entry. It is the new leaf."""
 
     entry: Entry
 
 
-class LeafMoved(LogRecord, tag="leaf"):
+class LeafMoved(LogRecord, frozen=True, gc=False, tag="leaf"):
     """The active path ends here now: a rollback or a branch. `None` is an empty conversation."""
 
     entry_id: str | None
 
 
-class PromptAccepted(LogRecord, tag="prompt", kw_only=True):
+class PromptAccepted(LogRecord, frozen=True, gc=False, tag="prompt", kw_only=True):
     """A prompt somebody was told is accepted. It waits until a `turn` record with its id starts it."""
 
     turn_id: str
@@ -73,13 +73,13 @@ class PromptAccepted(LogRecord, tag="prompt", kw_only=True):
     at_ms: int = 0
 
 
-class PromptWithdrawn(LogRecord, tag="withdrawn", kw_only=True):
+class PromptWithdrawn(LogRecord, frozen=True, gc=False, tag="withdrawn", kw_only=True):
     """A prompt that was accepted but will not run."""
 
     turn_id: str
 
 
-class TurnStarted(LogRecord, tag="turn", kw_only=True):
+class TurnStarted(LogRecord, frozen=True, gc=False, tag="turn", kw_only=True):
     """`resumed` carries an interrupted turn of the same id on."""
 
     turn_id: str
@@ -87,14 +87,14 @@ class TurnStarted(LogRecord, tag="turn", kw_only=True):
     at_ms: int = 0
 
 
-class CallStarted(LogRecord, tag="call", kw_only=True):
+class CallStarted(LogRecord, frozen=True, gc=False, tag="call", kw_only=True):
     """A consequential tool call is about to run. With no `result` after it, nobody knows how far it got."""
 
     turn_id: str
     tool_use_id: str
 
 
-class CallFinished(LogRecord, tag="result", kw_only=True):
+class CallFinished(LogRecord, frozen=True, gc=False, tag="result", kw_only=True):
     """The outcome of one call of the round in flight, kept until the round's `tool_exchange` entry stands."""
 
     turn_id: str
@@ -104,7 +104,7 @@ class CallFinished(LogRecord, tag="result", kw_only=True):
     details: Any = None
 
 
-class TurnEnded(LogRecord, tag="end", kw_only=True):
+class TurnEnded(LogRecord, frozen=True, gc=False, tag="end", kw_only=True):
     """How a turn ended. A `turn` record without one is an interrupted turn."""
 
     turn_id: str
@@ -118,14 +118,7 @@ class TurnEnded(LogRecord, tag="end", kw_only=True):
 
 
 AnyLogRecord = (
-    EntryAdded
-    | LeafMoved
-    | PromptAccepted
-    | PromptWithdrawn
-    | TurnStarted
-    | CallStarted
-    | CallFinished
-    | TurnEnded
+    EntryAdded | LeafMoved | PromptAccepted | PromptWithdrawn | TurnStarted | CallStarted | CallFinished | TurnEnded
 )
 
 
@@ -149,7 +142,7 @@ class ConversationLog(Protocol):
 
     @property
     def directory(self) -> Path | None:
-        """Where the conversation's files are; the server keeps its journal beside them. `None` for a store in memory."""
+        """Where the conversation's files are; the server keeps its journal beside them. `None` for one in memory."""
         ...
 
     def append(self, *records: AnyLogRecord) -> None:
@@ -204,4 +197,12 @@ class Store(Protocol):
 
     def forget(self, agent_id: str) -> None:
         """Remove for good; an absent one is fine. Raises `LeaseUnavailable` when it is open in another process."""
+        ...
+
+    def directory(self, agent_id: str) -> Path | None:
+        """Where the files of a conversation are or would be, open or not. `None` for a store in memory."""
+        ...
+
+    def close(self) -> None:
+        """Sync what is not synced yet and end the store's thread. Blocks meanwhile; later use is fine."""
         ...
