@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import anyio
 
@@ -142,7 +143,7 @@ class Session:
             provider=self._provider,
             model=self.agent.record.model,
             system=self.options.system,
-            effort=self.options.effort,
+            effort=cast(Effort | None, self.agent.record.effort),
             calls=calls,
             meter=meter,
             emit=emit,

@@ -246,11 +246,10 @@ class CallRound:
     async def _result(self, call: ToolUse, output: ToolOutput) -> tuple[ToolResult, str | None]:
         """The block the model gets, and the id the full text is kept under if that is only a part of it (TL-36)."""
         whole = ToolResult(call.id, output.content, is_error=output.is_error)
-        text = whole.as_text()
-        shortened = shorten(text, self.host.policy)
+        shortened = shorten(output.content, self.host.policy)
         if not shortened.is_cut:
             return whole, None
-        result_id = await asyncio.to_thread(self.host.results.write, text)
+        result_id = await asyncio.to_thread(self.host.results.write, whole.as_text())
         return ToolResult(call.id, shortened.text, is_error=output.is_error), f"{self.agent.id}/{result_id}"
 
     def _completed(
