@@ -58,6 +58,7 @@ from support.model_turns import (
 from support.model_wires import Asked, ChatStream, Piece, ResponsesStream, error_body, models_body
 
 __all__ = [
+    "Called",
     "Ending",
     "Failure",
     "Gate",
@@ -65,6 +66,7 @@ __all__ = [
     "ModelServer",
     "Raw",
     "Reply",
+    "Scripted",
     "Turn",
     "Usage",
     "breaks",
