@@ -5,6 +5,7 @@ Owns the counting. Hard bounds raise; the token budget is soft and only asked be
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from basis_daemon.errors import DeadlineExceeded, MaxRoundsExceeded, ModelBudgetExceeded, ToolBudgetExceeded
 from basis_daemon.runtime.cancel import CancelSignal, StopSignal
@@ -27,6 +28,17 @@ class ProviderRetry:
         return max(schedule, min(retry_after_s or 0.0, self.retry_after_cap_s))
 
 
+class TokenPool(Protocol):
+    """Tokens that several turns draw on together (BP-1)."""
+
+    @property
+    def is_exhausted(self) -> bool: ...
+
+    def record(self, usage: Usage) -> object:
+        """Count what one model response took."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnOptions:
     """What may end one turn early. Unset bounds don't exist. `deadline_s` counts from the turn's start."""
@@ -36,6 +48,7 @@ class TurnOptions:
     deadline_s: float | None = None
     tool_budget: int | None = None
     token_budget: int | None = None
+    budget: TokenPool | None = None
     model_budget: int | None = None
     max_rounds: int | None = None
     retry: ProviderRetry = field(default_factory=ProviderRetry)
@@ -66,8 +79,15 @@ class Meter:
         """The graceful reason to end at this round boundary, if any. A stop wins over a token budget (AG-8)."""
         if self.options.stop is not None and self.options.stop.is_set:
             return "stop_requested"
-        budget = self.options.token_budget
-        return "token_budget" if budget is not None and self.usage.total_tokens >= budget else None
+        budget, pool = self.options.token_budget, self.options.budget
+        is_spent = budget is not None and self.usage.total_tokens >= budget
+        return "token_budget" if is_spent or (pool is not None and pool.is_exhausted) else None
+
+    def count(self, usage: Usage) -> None:
+        """Add what one model response took, to this turn and to the pool it draws on (BP-3)."""
+        self.usage += usage
+        if self.options.budget is not None:
+            self.options.budget.record(usage)
 
     def begin_round(self, max_rounds: int | None) -> None:
         """Count a round. Raises `MaxRoundsExceeded`."""

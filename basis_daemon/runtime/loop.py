@@ -238,7 +238,7 @@ def _report_usage(turn: Turn, usage: TokenUsage) -> None:
         reasoning_tokens=usage.reasoning_tokens or 0,
         thoughts_tokens=usage.thoughts_tokens or 0,
     )
-    turn.meter.usage += reported
+    turn.meter.count(reported)
     turn.emit(
         UsageReported(
             agent_id=turn.agent.id,

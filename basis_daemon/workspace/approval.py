@@ -88,8 +88,9 @@ class DefaultDeny:
     timeout_s: float | None = None
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        limit = asyncio.timeout(self.timeout_s)
         try:
-            async with asyncio.timeout(self.timeout_s) as limit:
+            async with limit:
                 answer: object = await self.inner.approve(request)
         except TimeoutError:
             if limit.expired():

@@ -1,16 +1,15 @@
 """A number of tokens several runs draw on together (workspace.md 4.6).
 
-Owns the shared counter. What one turn may use of it is asked before the turn; what it used is recorded as it goes.
+Owns the shared counter. A running turn counts every response into it as it comes and ends with the round that crosses
+the limit, so turns side by side overshoot by at most one round each (BP-3).
 """
 
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 
-from basis_daemon.errors import BudgetExhausted
 from basis_daemon.runtime.limits import TurnOptions
 from basis_daemon.workspace.spec import RunSpec
-from basis_protocol.events import AnyEvent, Usage, UsageReported
+from basis_protocol.events import Usage
 
 
 class _Counter:
@@ -66,19 +65,5 @@ class BudgetPool:
         return RunSpec(prompt, budget=self)
 
     def bounds(self, options: TurnOptions | None = None) -> TurnOptions:
-        """`options` with no more tokens than are left now (BP-3). Raises `BudgetExhausted` when none are (BP-4)."""
-        if self.is_exhausted:
-            raise BudgetExhausted(self.limit, self.spent)
-        options = options or TurnOptions()
-        own = options.token_budget
-        return replace(options, token_budget=self.remaining if own is None else min(own, self.remaining))
-
-    def counting(self, emit: Callable[[AnyEvent], None]) -> Callable[[AnyEvent], None]:
-        """`emit` that also counts every model response it is told of, while the turn runs (BP-3, BP-5)."""
-
-        def counted(event: AnyEvent) -> None:
-            if isinstance(event, UsageReported):
-                self.record(Usage(input_tokens=event.input_tokens, output_tokens=event.output_tokens))
-            emit(event)
-
-        return counted
+        """`options` for a turn that draws on this pool (BP-2)."""
+        return replace(options or TurnOptions(), budget=self)

@@ -11,9 +11,10 @@ from typing import Generic, TypeVar, cast, get_args
 
 from basis_daemon.errors import InvalidBaseUrl, UnknownProvider
 from basis_daemon.runtime.providers.base import Effort
+from basis_daemon.runtime.providers.endpoint import normalise_base_url
 from basis_daemon.workspace.config_file import ConfigFile
 from basis_daemon.workspace.discovery import GLOBAL, WORKSPACE, Source, distinct
-from basis_daemon.workspace.provider_names import normalise_base_url, provider_id
+from basis_daemon.workspace.provider_names import provider_id
 from basis_protocol.events import ContextFile
 
 WORKSPACE_FILE = ".basis/config.json"
@@ -126,6 +127,6 @@ def _base_url(file: ConfigFile) -> Setting[str] | None:
         return None
     try:
         url = normalise_base_url(setting.value)
-    except InvalidBaseUrl:
-        raise file.invalid(file.entries["base_url"], "must be an http:// or https:// URL with a host") from None
+    except InvalidBaseUrl as error:
+        raise file.invalid(file.entries["base_url"], f"can't be used: {error}") from None
     return Setting(url, setting.path, setting.scope)

@@ -4,7 +4,6 @@ Owns the syntax (CF-1…CF-3, EX-1…EX-3, DI-4). How two files are layered is `
 """
 
 import json
-import json.decoder
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -184,9 +183,9 @@ def _object_members(text: str) -> Iterator[Entry]:
     at = _expect(text, 0, "{")
     while (at := _skip(text, at)) < len(text) and text[at] != "}":
         line, column = _position(text, _expect_ahead(text, at, '"', "Expecting a key in double quotes"))
-        key, at = json.decoder.scanstring(text, at + 1, True)  # pyright: ignore
+        key, at = _DECODER.raw_decode(text, at)
         value, at = _DECODER.raw_decode(text, _skip(text, _expect(text, at, ":")))
-        yield Entry(str(key), value, line, column)
+        yield Entry(key, value, line, column)
         at = _skip(text, at)
         if text[at : at + 1] == ",":
             at = _skip(text, at + 1)

@@ -1,13 +1,12 @@
-"""The providers a person may name, the variables their keys are in, and the one spelling of a base URL.
+"""The providers a person may name, and the variables their keys are in.
 
-Owns PR-3, PR-6 and PR-7. Which provider is taken is decided in `providers.py`.
+Owns PR-6 and PR-7. Which provider is taken is decided in `providers.py`.
 """
 
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import urlsplit
 
-from basis_daemon.errors import InvalidBaseUrl, UnknownProvider
+from basis_daemon.errors import UnknownProvider
 
 KEY_VARIABLES: Final[Mapping[str, str]] = {
     "anthropic": "ANTHROPIC_API_KEY",
@@ -44,25 +43,6 @@ def provider_id(name: str) -> str:
     if wanted not in NAMES:
         raise UnknownProvider(f"there is no provider {name.strip()!r}", hint=f"known are {', '.join(NAMES)}")
     return wanted
-
-
-def normalise_base_url(url: str) -> str:
-    """`url` without a trailing `/v1` and with exactly one trailing slash; path prefixes stay (PR-3).
-
-    Raises `InvalidBaseUrl`, which does not repeat the URL: it may hold a credential.
-    """
-    trimmed = url.strip()
-    try:
-        parts = urlsplit(trimmed)
-        usable = parts.scheme in ("http", "https") and parts.hostname and not (parts.query or parts.fragment)
-    except ValueError:
-        usable = False
-    if not usable or any(char.isspace() for char in trimmed):
-        raise InvalidBaseUrl(
-            "the base URL is not an http:// or https:// URL with a host",
-            hint="write it like https://gateway.example/v1, without a query",
-        )
-    return trimmed.rstrip("/").removesuffix("/v1").rstrip("/") + "/"
 
 
 def variable(environment: Mapping[str, str], *names: str) -> tuple[str, str] | None:

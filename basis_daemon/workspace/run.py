@@ -30,7 +30,14 @@ _turns = count(1)
 
 
 class HeaderSource(Protocol):
-    """Whoever knows what a run's header says about its surroundings: the workspace."""
+    """Whoever knows a run's surroundings: the workspace."""
+
+    async def begin(self, run: "PreparedRun", options: TurnOptions) -> TurnOptions:
+        """Ahead of a turn's header: settle the model if it is still open, and say which bounds hold (TO-5).
+
+        Raises `BudgetExhausted` to refuse the turn (BP-4).
+        """
+        ...
 
     def header(self, run: "PreparedRun", turn_id: str, *, resumed: bool) -> RunStarted: ...
 
@@ -142,8 +149,10 @@ class PreparedRun:
         """Run an accepted prompt and report how it ended. `run_started` and `run_finished` bracket its events (EV-1).
 
         An approver is mandatory: nothing is allowed by default (KD-19). A sink that raises is not called again and
-        doesn't stop the turn (TN-5). Raises `Busy`. A cancelled calling task leaves the turn interrupted.
+        doesn't stop the turn (TN-5). Raises `Busy` and `BudgetExhausted`. A cancelled calling task leaves the turn
+        interrupted.
         """
+        options = await self._source.begin(self, options or TurnOptions())
         sink = _Sink(emit)
         sink(self.header(turn.turn_id, resumed=resumed))
         try:
@@ -151,7 +160,7 @@ class PreparedRun:
                 turn,
                 emit=sink,
                 approver=self._approver(approver),
-                options=options or TurnOptions(),
+                options=options,
                 resumed=resumed,
             )
         except asyncio.CancelledError:

@@ -1,0 +1,237 @@
+"""Opening a directory: the knobs, and the order in which everything happens (workspace.md 1.3, 1.4).
+
+Owns OP-1…OP-7. What is read from disk is read before anything is registered, so a malformed file changes nothing; what
+fails or is cancelled later gives back what was registered before.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+import anyio
+
+from basis_daemon.errors import ProviderSetupError
+from basis_daemon.paths import config_dir
+from basis_daemon.redact import Secret
+from basis_daemon.runtime.policy import RuntimePolicy
+from basis_daemon.runtime.runtime import ProviderSettings, Runtime, RuntimeBuilder
+from basis_daemon.runtime.tools.base import Tool
+from basis_daemon.workspace.agents_md import ContextConfig, WorkspaceContext, discover_context
+from basis_daemon.workspace.config import Config, discover_config
+from basis_daemon.workspace.connection import Connection, UnavailableProvider
+from basis_daemon.workspace.discovery import GlobalDir, Inherit, canonical_root, chosen_global_dir
+from basis_daemon.workspace.environment import command_environment
+from basis_daemon.workspace.host_tools import held
+from basis_daemon.workspace.minting import Opened
+from basis_daemon.workspace.prompt import Append, SystemPrompt, system_prompt
+from basis_daemon.workspace.provider_names import NAMES
+from basis_daemon.workspace.providers import decide_provider
+from basis_daemon.workspace.roster import ToolRoster
+from basis_daemon.workspace.spawn import SpawnTool
+from basis_daemon.workspace.store import runtime_identifier
+from basis_daemon.workspace.workspace import Workspace
+
+Environment = Mapping[str, str] | Literal["process"] | None
+"""A snapshot, this process's own environment as it is when the workspace opens, or none."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WorkspaceBuilder:
+    """How to open one directory. Frozen: every `with_*` returns a new builder, so half a one may be kept (0.3.3)."""
+
+    path: str | os.PathLike[str]
+    runtime: Runtime | RuntimeBuilder = field(default_factory=RuntimeBuilder)
+    environment: Environment = "process"
+    global_dir: GlobalDir = Inherit.GLOBAL_DIR
+    config: Config | None = None
+    context: ContextConfig = field(default_factory=ContextConfig)
+    settings: ProviderSettings = field(default_factory=ProviderSettings)
+    shell: bool = True
+    prompt: SystemPrompt | None = None
+    roster: ToolRoster = field(default_factory=ToolRoster)
+    tools: tuple[Tool, ...] = ()
+    socket: str | None = None
+    overlay: Callable[[Path], str | None] = lambda path: None
+
+    def __repr__(self) -> str:
+        """The path and the tools' names: never an environment, a key or a prompt."""
+        names = [tool.spec.name for tool in self.tools]
+        return f"WorkspaceBuilder(path={os.fspath(self.path)!r}, shell={self.shell}, tools={names!r})"
+
+    def with_runtime(self, runtime: Runtime) -> "WorkspaceBuilder":
+        """Open on a shared runtime, which outlives the workspace."""
+        return replace(self, runtime=runtime)
+
+    def with_runtime_builder(self, builder: RuntimeBuilder) -> "WorkspaceBuilder":
+        """Open on a runtime of its own, built from `builder` and closed with the workspace."""
+        return replace(self, runtime=builder)
+
+    def with_environment(self, environment: Mapping[str, str] | None) -> "WorkspaceBuilder":
+        """Use this snapshot for commands, credentials and `${VAR}`; `None` if the client sent none (protocol.md 6)."""
+        return replace(self, environment=None if environment is None else dict(environment))
+
+    def with_socket(self, socket: str | os.PathLike[str]) -> "WorkspaceBuilder":
+        """Tell commands where the daemon is reached (`BASIS_SOCKET`)."""
+        return replace(self, socket=os.fspath(socket))
+
+    def with_global_dir(self, directory: Path | None) -> "WorkspaceBuilder":
+        """The person's global configuration directory; `None` is none. By default the environment says."""
+        return replace(self, global_dir=directory)
+
+    def with_config(self, config: Config) -> "WorkspaceBuilder":
+        """Use these settings instead of the config files; an empty `Config()` switches them off."""
+        return replace(self, config=config)
+
+    def with_context(self, context: ContextConfig) -> "WorkspaceBuilder":
+        return replace(self, context=context)
+
+    def without_discovery(self) -> "WorkspaceBuilder":
+        """Look for no convention on disk. What is given explicitly still holds."""
+        return replace(self, config=self.config or Config(), context=ContextConfig.disabled())
+
+    def with_model(self, model: str) -> "WorkspaceBuilder":
+        """Use this model, whatever the files say."""
+        return replace(self, settings=replace(self.settings, model=model))
+
+    def with_provider(
+        self,
+        name: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        wire: Literal["chat_completions", "responses"] | None = None,
+    ) -> "WorkspaceBuilder":
+        """Use this provider, whatever the runtime and the files say; also the id of an instance the runtime was given.
+        What is not said here is looked up as usual."""
+        key = Secret(api_key) if api_key is not None else None
+        said = ProviderSettings(name, key, base_url, wire, self.settings.model)
+        return replace(self, settings=said)
+
+    def with_shell(self, allowed: bool) -> "WorkspaceBuilder":
+        """Whether commands may be run (GT-4)."""
+        return replace(self, shell=allowed)
+
+    def with_system_prompt(self, prompt: SystemPrompt | str) -> "WorkspaceBuilder":
+        """Add to the system prompt, or replace what the repository says in it (CX-8, CX-9)."""
+        return replace(self, prompt=Append(prompt) if isinstance(prompt, str) else prompt)
+
+    def with_tool(self, tool: Tool) -> "WorkspaceBuilder":
+        """A native tool for this workspace only (SH-22)."""
+        return replace(self, tools=(*self.tools, tool))
+
+    def with_tool_roster(self, roster: ToolRoster) -> "WorkspaceBuilder":
+        return replace(self, roster=roster)
+
+    def with_overlay(self, overlay: Callable[[Path], str | None]) -> "WorkspaceBuilder":
+        """Where unsaved text of a file is asked for, by canonical path; tools read it instead of the disk's."""
+        return replace(self, overlay=overlay)
+
+    async def open(self) -> Workspace:
+        """Open the directory. Fast and without network; a missing key is no error here (`Workspace.setup_error`).
+
+        Raises `ContextError`, `ConfigError`, `HostToolRefused`, and `StoreError` for a runtime of its own whose store
+        can't be used. Whatever it raises, and when it is cancelled, everything is as it was before (OP-3, OP-7).
+        """
+        snapshot = dict(os.environ) if self.environment == "process" else self.environment
+        found = await asyncio.to_thread(self._discover, snapshot or {})
+        async with AsyncExitStack() as undo:
+            runtime = await self._acquire(undo)
+            opened = await self._assemble(found, runtime, snapshot, undo)
+            return Workspace(replace(opened, holds=undo.pop_all()))
+
+    def _discover(self, snapshot: Mapping[str, str]) -> "_Found":
+        """Everything that is read from disk (OP-1 steps 1 and 2). Blocking; touches no runtime (OP-2)."""
+        root = canonical_root(self.path)
+        global_dir = chosen_global_dir(self.global_dir, config_dir(snapshot))
+        context = discover_context(root, self.context, global_dir=global_dir)
+        config = self.config
+        if config is None:
+            config = discover_config(root, global_dir=global_dir, environment=snapshot)
+        return _Found(root, context, config)
+
+    async def _acquire(self, undo: AsyncExitStack) -> Runtime:
+        """The shared runtime, or one of the workspace's own that ends with it (RT-8)."""
+        if isinstance(self.runtime, Runtime):
+            return self.runtime
+        # Cancelled meanwhile, the runtime is simply dropped: one that was just built holds nothing yet.
+        runtime = await asyncio.to_thread(self.runtime.build)
+        undo.push_async_callback(_close, runtime)
+        return runtime
+
+    async def _assemble(
+        self, found: "_Found", runtime: Runtime, snapshot: Mapping[str, str] | None, undo: AsyncExitStack
+    ) -> Opened:
+        """Resolve the provider and register what the workspace adds (OP-1 steps 6 to 9)."""
+        root, config = found.root, found.config
+        connection, notices = self._connect(runtime, config, snapshot or {})
+        if connection.is_local and connection.error is None:
+            await connection.resolve()
+        _furnish(runtime)
+        undo.enter_context(held(runtime.registry, self.tools, runtime_identifier(root)))
+        return Opened(
+            root=root,
+            runtime=runtime,
+            config=config,
+            context=found.context,
+            connection=connection,
+            policy=RuntimePolicy.workspace_bounded(root, allow_shell=self.shell),
+            roster=self.roster,
+            environment=command_environment(snapshot, socket=self.socket),
+            system=system_prompt(found.context, self.prompt),
+            host_tools=tuple(tool.spec.name for tool in self.tools),
+            notices=tuple(notices),
+            overlay=self.overlay,
+            holds=undo,
+        )
+
+    def _connect(
+        self, runtime: Runtime, config: Config, environment: Mapping[str, str]
+    ) -> tuple[Connection, list[str]]:
+        """The way to a model. What was asked for and can't be had is kept, not raised: the workspace still opens."""
+        settings = _merged(self.settings, runtime.defaults)
+        model = settings.model or (config.model.value if config.model else None) or runtime.defaults.model
+        own = settings.provider if settings.provider not in NAMES else None
+        instance = runtime.providers.by_id(own) if own else None
+        if instance is not None:
+            return Connection(instance, model=model), []
+        try:
+            decision = decide_provider(
+                settings, config, environment, is_pocket_installed=lambda: runtime.providers.by_id("pocket") is not None
+            )
+            provider = runtime.providers.get(decision.choice)
+        except ProviderSetupError as error:
+            asked_for = settings.provider or (config.provider.value if config.provider else "")
+            hint = f" To fix it, {error.hint}." if error.hint else ""
+            notice = f"No model can be reached: {error}.{hint}"
+            return Connection(UnavailableProvider(asked_for, error), model=model, error=error), [notice]
+        return Connection(provider, model=model, by_default=decision.by_default), decision.notices
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    root: Path
+    context: WorkspaceContext
+    config: Config
+
+
+def _merged(own: ProviderSettings, runtime: ProviderSettings) -> ProviderSettings:
+    """What the workspace was told over what its runtime was; a key never leaves the provider it was given for."""
+    names_one = own.provider is not None or own.base_url is not None or own.api_key is not None
+    return own if names_one else replace(runtime, model=own.model)
+
+
+def _furnish(runtime: Runtime) -> None:
+    """Give the runtime the one tool that is this layer's. The first workspace on it does; it stays for the others."""
+    spawn = SpawnTool()
+    if runtime.registry.resolve(spawn.spec.name, audience=None) is None:
+        runtime.registry.register(spawn)
+
+
+async def _close(runtime: Runtime) -> None:
+    """Close a private runtime, also when what went before was cancelled (OP-7)."""
+    with anyio.CancelScope(shield=True):
+        await runtime.aclose()

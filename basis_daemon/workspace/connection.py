@@ -1,0 +1,159 @@
+"""A workspace's way to a model: its provider, and which model of it is used (workspace.md 3 PR-8, runtime.md 1.5).
+
+Owns model resolution. A configured id is taken as it is, without a question to anybody; otherwise the newest model the
+provider lists is, asked for when it is first needed and never while a workspace opens.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from basis_daemon.errors import BasisError, NoModelsAvailable, ProviderSetupError
+from basis_daemon.runtime.providers.base import Limits, ModelInfo, Provider, ProviderEvent, Request
+from basis_daemon.workspace.provider_names import EMBEDDED
+
+LISTING_TIMEOUT_S = 5.0
+"""Seconds a provider has to list its models. A person waits for it with their first prompt."""
+
+NAME_A_MODEL = 'name the model: "model" in config.json, or --model'
+
+
+class ModelsUnlisted(ProviderSetupError):
+    """RT-30: no model was named and the provider could not say which ones it has."""
+
+    kind = "models_unlisted"
+
+
+class UnavailableProvider:
+    """Stands where no provider could be set up: a conversation can be read, and a turn fails with the reason."""
+
+    def __init__(self, id: str, error: ProviderSetupError) -> None:
+        self._id = id
+        self._error = error
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    @property
+    def label(self) -> str:
+        return f"{self._id} (not set up)" if self._id else "not set up"
+
+    @property
+    def limits(self) -> Limits:
+        return Limits()
+
+    async def stream(self, request: Request) -> AsyncIterator[ProviderEvent]:
+        raise self._error.with_traceback(None)
+        yield  # what makes this a stream
+
+    async def list_models(self) -> list[ModelInfo]:
+        raise self._error.with_traceback(None)
+
+    def scope(self) -> "UnavailableProvider":
+        return self
+
+    async def aclose(self) -> None:
+        """Nothing was opened."""
+
+
+class Connection:
+    """One provider and the choice of a model among its. Safe for concurrent use on one loop."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        *,
+        model: str | None,
+        by_default: bool = False,
+        error: ProviderSetupError | None = None,
+    ) -> None:
+        """`model` is the id somebody asked for. `error` is why `provider` can't be used, if it can't."""
+        self.provider = provider
+        self.by_default = by_default
+        self.error = error
+        self._lock = asyncio.Lock()
+        # Model ids of files and flags are not the embedded providers': they have one model each.
+        named = model if provider.id not in EMBEDDED else None
+        self._model = ModelInfo(named, provider.id) if named else None
+
+    @property
+    def model(self) -> ModelInfo | None:
+        """The model in use, as far as that is known without asking anybody."""
+        return self._model
+
+    @property
+    def is_local(self) -> bool:
+        """Whether listing models needs no network."""
+        return self.provider.id in EMBEDDED
+
+    async def resolve(self) -> ModelInfo:
+        """The model to use, asking the provider if nobody named one. The first answer stands for good.
+
+        Raises `ProviderSetupError` kinds; the next call then tries again.
+        """
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        async with self._lock:
+            if self._model is None:
+                self._model = newest(await self._listed(), self.provider)
+        return self._model
+
+    async def _listed(self) -> list[ModelInfo]:
+        try:
+            async with asyncio.timeout(LISTING_TIMEOUT_S):
+                return await self.provider.list_models()
+        except TimeoutError:
+            problem = f"it took longer than {LISTING_TIMEOUT_S:g} s"
+        except BasisError as error:
+            problem = str(error)
+        raise ModelsUnlisted(
+            f"no model is named, and {self.provider.label} could not list its models: {problem}", hint=NAME_A_MODEL
+        )
+
+
+class AwaitingModel:
+    """A provider whose model is not known yet: a request that names none is sent once it is.
+
+    Why it can't be known, if it can't, is what the turn then fails with.
+    """
+
+    def __init__(self, inner: Provider, connection: Connection) -> None:
+        self._inner = inner
+        self._connection = connection
+
+    @property
+    def id(self) -> str:
+        return self._inner.id
+
+    @property
+    def label(self) -> str:
+        return self._inner.label
+
+    @property
+    def limits(self) -> Limits:
+        return self._inner.limits
+
+    def stream(self, request: Request) -> AsyncIterator[ProviderEvent]:
+        return self._inner.stream(request) if request.model else self._resolved(request)
+
+    async def list_models(self) -> list[ModelInfo]:
+        return await self._inner.list_models()
+
+    def scope(self) -> "AwaitingModel":
+        return AwaitingModel(self._inner.scope(), self._connection)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def _resolved(self, request: Request) -> AsyncIterator[ProviderEvent]:
+        model = await self._connection.resolve()
+        async for event in self._inner.stream(replace(request, model=model.id)):
+            yield event
+
+
+def newest(models: list[ModelInfo], provider: Provider) -> ModelInfo:
+    """The model listed last, unknown dates after all others, ties by id (RT-30). Raises `NoModelsAvailable`."""
+    if not models:
+        raise NoModelsAvailable(f"{provider.label} lists no models", hint=NAME_A_MODEL)
+    return min(models, key=lambda model: (model.created_at is None, -(model.created_at or 0), model.id))
