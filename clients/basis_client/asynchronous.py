@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from basis_client.connect import START_TIMEOUT_S, connect
-from basis_client.errors import CONNECTION_LOST, DAEMON_UNREACHABLE, TIMED_OUT, ClientError
+from basis_client.errors import CONNECTION_LOST, DAEMON_UNREACHABLE, NOT_RUNNING, TIMED_OUT, ClientError
 from basis_client.handshake import Hello, read_initialize
 from basis_client.link import Link
 from basis_client.session import SessionStream
@@ -36,7 +36,7 @@ PATIENCE_S = 60.0
 
 BACK_OFF_S = (0.0, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
 
-PASSING = (CONNECTION_LOST, DAEMON_UNREACHABLE, TIMED_OUT)
+PASSING = (CONNECTION_LOST, NOT_RUNNING, DAEMON_UNREACHABLE, TIMED_OUT)
 
 TURN_STILL_RUNS = "timeout"
 """The daemon's answer to `basis/turn/wait` when its time was up first."""
@@ -180,7 +180,7 @@ class Client:
                 return await self._connect_once()
             except ClientError as error:
                 pause = BACK_OFF_S[min(attempt, len(BACK_OFF_S) - 1)]
-                is_first = self.daemon is None and error.kind == DAEMON_UNREACHABLE
+                is_first = self.daemon is None and error.kind in (NOT_RUNNING, DAEMON_UNREACHABLE)
                 is_passing = error.kind in PASSING or error.code == OVERLOADED
                 if is_first or not is_passing or loop.time() + pause > give_up_at:
                     raise

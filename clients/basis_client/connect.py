@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 
-from basis_client.errors import BAD_PEER, DAEMON_UNREACHABLE, ClientError
+from basis_client.errors import BAD_PEER, DAEMON_UNREACHABLE, NOT_RUNNING, ClientError
 from basis_protocol import address
 
 TYPE_CHECKING = False
@@ -43,7 +43,7 @@ def connect(
     """Return a connected socket to this user's daemon; start one if none answers and `start` allows it.
 
     `on_starting` is called once, when it turns out that there is something to wait for. Raises `ClientError` with kind
-    `daemon_unreachable`, quoting the log when a start failed.
+    `not_running` if it may not, or `daemon_unreachable`, quoting the log when a start failed.
     """
     try:
         path = address.find_socket(environ)
@@ -55,7 +55,7 @@ def connect(
     if not start:
         raise ClientError(
             f"no daemon is running (nothing answers at {path})",
-            kind=DAEMON_UNREACHABLE,
+            kind=NOT_RUNNING,
             hint="start one: basisctl daemon start",
         )
     if on_starting is not None:

@@ -7,8 +7,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+NOT_RUNNING = "not_running"
+"""Nobody listens at the socket, and starting a daemon was not wanted."""
+
 DAEMON_UNREACHABLE = "daemon_unreachable"
-"""Nothing answers at the socket, and starting a daemon was not wanted or did not help."""
+"""The socket can't be used, or a daemon could not be started."""
 
 CONNECTION_LOST = "connection_lost"
 """The daemon went away. Whether a request that was under way took effect is not known."""
@@ -22,7 +25,7 @@ BAD_PEER = "bad_peer"
 PROTOCOL_VERSION = "protocol_version"
 """Client and daemon have no protocol version in common."""
 
-UNREACHABLE_KINDS = (DAEMON_UNREACHABLE, CONNECTION_LOST, TIMED_OUT, BAD_PEER, PROTOCOL_VERSION)
+UNREACHABLE_KINDS = (NOT_RUNNING, DAEMON_UNREACHABLE, CONNECTION_LOST, TIMED_OUT, BAD_PEER, PROTOCOL_VERSION)
 """The kinds made on this side; every other kind is the daemon's own (protocol.md 8)."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from basis_client.cursor import GAP, NEXT, Cursor
-from basis_client.errors import CONNECTION_LOST, DAEMON_UNREACHABLE, TIMED_OUT, ClientError
+from basis_client.errors import CONNECTION_LOST, DAEMON_UNREACHABLE, NOT_RUNNING, TIMED_OUT, ClientError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,14 +26,15 @@ LOSSES_WITHOUT_NEWS = 8
 
 PAUSES_S = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
-PASSING = (CONNECTION_LOST, DAEMON_UNREACHABLE, TIMED_OUT)
+PASSING = (CONNECTION_LOST, NOT_RUNNING, DAEMON_UNREACHABLE, TIMED_OUT)
 
 
 class Follower:
     """The events of one session.
 
     `dial` makes a new connection and prepares it (opens the workspace again, so that the new daemon knows this
-    client's environment). `on_attached` is told the answer to every attach but the first, which `attach` returns.
+    client's environment). `on_lost` is called when the connection is gone; `on_attached` gets the answer to every
+    attach that was made because of it.
     """
 
     def __init__(
@@ -42,15 +43,13 @@ class Follower:
         session_id: str,
         *,
         dial: Callable[[], Connection],
-        on_lost: Callable[[], None] | None = None,
-        on_attached: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         self.connection = connection
         self.session_id = session_id
         self.cursor = Cursor()
+        self.on_lost: Callable[[], None] | None = None
+        self.on_attached: Callable[[dict[str, Any]], None] | None = None
         self._dial = dial
-        self._on_lost = on_lost
-        self._on_attached = on_attached
         self._losses = 0
         self._asked_again_after: int | None = None
 
@@ -97,8 +96,8 @@ class Follower:
         self._losses += 1
         if self._losses > LOSSES_WITHOUT_NEWS:
             raise error
-        if self._on_lost is not None:
-            self._on_lost()
+        if self.on_lost is not None:
+            self.on_lost()
         give_up_at = time.monotonic() + PATIENCE_S
         for attempt in range(10_000):
             try:
@@ -118,8 +117,8 @@ class Follower:
 
     def _attach_again(self) -> None:
         answer = self.attach(self.cursor.seen)
-        if self._on_attached is not None:
-            self._on_attached(answer)
+        if self.on_attached is not None:
+            self.on_attached(answer)
 
     def _sort(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         if params.get("sessionId") != self.session_id:

@@ -95,10 +95,13 @@ class Question:
             self._screen.bare("\n")
         return answer
 
-    def withdraw(self, closed: dict[str, Any]) -> None:
-        """It was decided elsewhere: say by whom and how."""
+    def hide(self) -> None:
+        """Make room for a line: the prompt is taken away until `show_prompt`."""
+        self._screen.bare("\r\033[K" if self._screen.style.has_colour else "\n")
+
+    def withdraw(self) -> None:
+        """It is not for this person to answer any more."""
         self._screen.bare("\n")
-        self._screen.line(outcome(closed))
 
     def _choose(self, key: str) -> Answer | None:
         if key in self._keys:

@@ -24,5 +24,8 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 """Whoever read the output went away. The turn goes on."""
 
+HUNG_UP = 129
+"""The terminal was closed. The turn goes on."""
+
 TERMINATED = 143
 """SIGTERM. The turn goes on."""

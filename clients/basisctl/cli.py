@@ -1,0 +1,276 @@
+"""The arguments of `basisctl`: commands, options, help texts, and which exit code an error has. Does none of the work.
+
+Only the parser of the command at hand is built, and only that command's module is imported.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from importlib import import_module
+
+from basisctl import exit_codes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PROVIDERS = ("anthropic", "openai", "gemini", "openrouter", "ollama", "lmstudio", "pocket", "rehearsal")
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+MAX_DURATION_S = 4_294_967_295
+
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def duration_s(text: str) -> int:
+    """A duration as typed, in seconds (CL-5): `90s`, `30m`, `2h`, `1d`."""
+    text = text.strip()
+    if not text:
+        raise ArgumentTypeError("a duration can't be empty: 90s, 30m, 2h or 1d")
+    number, unit = text[:-1], text[-1]
+    if text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} has no unit: {text}s, {text}m, {text}h or {text}d")
+    if unit not in UNITS_S:
+        raise ArgumentTypeError(f"{text!r} ends in an unknown unit: use s, m, h or d")
+    if not (number.isascii() and number.isdecimal()):
+        raise ArgumentTypeError(f"{text!r} does not begin with a whole number")
+    seconds = int(number) * UNITS_S[unit]
+    if seconds == 0:
+        raise ArgumentTypeError("a duration must be longer than nothing")
+    if seconds > MAX_DURATION_S:
+        raise ArgumentTypeError(f"{text!r} is longer than {MAX_DURATION_S} s")
+    return seconds
+
+
+def count(minimum: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdecimal()) or int(text) < minimum:
+            raise ArgumentTypeError(f"{text!r} is not a whole number of at least {minimum}")
+        return int(text)
+
+    return parse
+
+
+# --- options several commands share -----------------------------------------------------------------------------------
+
+
+def _directory(parser: ArgumentParser) -> None:
+    parser.add_argument("-C", dest="directory", metavar="DIR", help="the workspace (default: the current directory)")
+
+
+def _json(parser: ArgumentParser, what: str) -> None:
+    parser.add_argument("--json", action="store_true", help=f"print {what} and nothing else on stdout")
+
+
+def _no_start(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--no-start", action="store_true", help="fail when no daemon is running instead of starting one"
+    )
+
+
+def _watching(parser: ArgumentParser) -> None:
+    _json(parser, "one JSON object a line, the params of basis/session/event,")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="show tools and diffs even when stderr is not a terminal"
+    )
+    _no_start(parser)
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def _run(parser: ArgumentParser) -> None:
+    parser.add_argument("prompt", nargs="+", help="what to do; - reads it from standard input")
+    _directory(parser)
+    parser.add_argument(
+        "-s", "--session", metavar="ID", help="continue this session; `last` is this workspace's newest"
+    )
+    parser.add_argument("--provider", choices=PROVIDERS, metavar="NAME", help="one of: " + " ".join(PROVIDERS))
+    parser.add_argument("--model", metavar="ID", help="the provider's name of a model")
+    parser.add_argument("--effort", choices=EFFORTS, help="how hard the model should think")
+    parser.add_argument(
+        "--approve",
+        choices=("prompt", "always", "never"),
+        help="what happens to calls that change or run something: ask (default), allow all, deny all",
+    )
+    parser.add_argument("--deadline", type=duration_s, metavar="D", help="stop the turn after 90s, 30m, 2h, …")
+    parser.add_argument("--tool-budget", type=count(0), metavar="N", help="stop the turn after N tool calls")
+    parser.add_argument("--token-budget", type=count(1), metavar="N", help="stop the turn after N tokens")
+    _watching(parser)
+
+
+def _attach(parser: ArgumentParser) -> None:
+    parser.add_argument("session", nargs="?", metavar="ID", help="default: the active session of this workspace")
+    _directory(parser)
+    _watching(parser)
+
+
+def _resume(parser: ArgumentParser) -> None:
+    parser.add_argument("session", metavar="ID", help="an id, the beginning of one, or `last`")
+    _directory(parser)
+    _watching(parser)
+
+
+def _sessions(parser: ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="of every workspace, not only this one")
+    _directory(parser)
+    _json(parser, "one JSON object a line, a SessionInfo,")
+    _no_start(parser)
+
+
+def _show(parser: ArgumentParser) -> None:
+    parser.add_argument("session", metavar="ID", help="an id, the beginning of one, or `last`")
+    _directory(parser)
+    _json(parser, "one JSON object a line, a HistoryItem,")
+    _no_start(parser)
+
+
+def _asks(parser: ArgumentParser) -> None:
+    _json(parser, "one JSON object a line, an Ask,")
+    _no_start(parser)
+
+
+def _approve(parser: ArgumentParser) -> None:
+    parser.add_argument("ask", metavar="ASK", help="an id from `basisctl asks`, or the beginning of one")
+    parser.add_argument("--for-session", action="store_true", help="and like calls for the rest of the session")
+    _json(parser, "one JSON object")
+    _no_start(parser)
+
+
+def _deny(parser: ArgumentParser) -> None:
+    parser.add_argument("ask", metavar="ASK", help="an id from `basisctl asks`, or the beginning of one")
+    parser.add_argument("--reason", metavar="TEXT", help="why; the model reads it")
+    _json(parser, "one JSON object")
+    _no_start(parser)
+
+
+def _stop(parser: ArgumentParser) -> None:
+    parser.add_argument("session", nargs="?", metavar="ID", help="default: the active session of this workspace")
+    _directory(parser)
+    _json(parser, "one JSON object")
+
+
+def _status(parser: ArgumentParser) -> None:
+    _json(parser, "one JSON object")
+
+
+def _daemon(parser: ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    start = actions.add_parser("start", help="start it, unless it runs")
+    _json(start, "one JSON object")
+    stop = actions.add_parser("stop", help="end it; turns are stopped at their next round boundary and can be resumed")
+    stop.add_argument("--now", action="store_true", help="don't wait for round boundaries")
+    _json(stop, "one JSON object")
+    _json(actions.add_parser("status", help="the same as `basisctl status`"), "one JSON object")
+    logs = actions.add_parser("logs", help="print the end of its log")
+    logs.add_argument("-n", "--lines", type=count(0), default=40, metavar="N", help="how many lines (default: 40)")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on printing what is logged, until Ctrl-C")
+
+
+def _pocket(parser: ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    install = actions.add_parser("install", help="fetch the small local model; says what it downloads and its licence")
+    install.add_argument("--yes", action="store_true", help="don't ask before downloading")
+    actions.add_parser("status", help="say whether it is installed and usable")
+
+
+def _connect(parser: ArgumentParser) -> None:
+    parser.add_argument("provider", choices=PROVIDERS, metavar="PROVIDER", help="one of: " + " ".join(PROVIDERS))
+    parser.add_argument("--model", metavar="ID", help="the provider's name of a model")
+    parser.add_argument("--base-url", metavar="URL", help="of a compatible endpoint: https://host/v1")
+
+
+COMMANDS: dict[str, tuple[str, Callable[[ArgumentParser], None]]] = {
+    "run": ("send a prompt and print the answer as it comes", _run),
+    "attach": ("watch a session live and answer its questions; Ctrl-C only leaves", _attach),
+    "sessions": ("list the conversations of this workspace, newest first", _sessions),
+    "show": ("print a conversation", _show),
+    "asks": ("list the questions that wait for a person", _asks),
+    "approve": ("answer a question: yes", _approve),
+    "deny": ("answer a question: no", _deny),
+    "stop": ("end a turn at its next round boundary; its work is kept", _stop),
+    "cancel": ("abandon a turn and roll it back", _stop),
+    "resume": ("carry an interrupted turn on", _resume),
+    "status": ("say whether the daemon runs and what it is doing", _status),
+    "daemon": ("start, stop or look at the daemon", _daemon),
+    "pocket": ("the small local model that needs no key", _pocket),
+    "connect": ("choose the model provider for all workspaces", _connect),
+}
+
+EPILOG = """\
+exit codes: 0 ok, 1 failed, 2 wrong usage, 3 a bound or a stop request ended the turn, 4 something needed approval and
+nobody was there to be asked, 5 no daemon, 130 Ctrl-C
+
+`basisctl COMMAND --help` says more."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return its exit code. Argument errors and `--help` leave by `SystemExit`."""
+    args = parse(sys.argv[1:] if argv is None else argv)
+    module = import_module(f"basisctl.commands.{args.command}")
+    from basis_client.errors import ClientError
+    from basisctl.opening import Usage
+    from basisctl.screen import OutputGone
+
+    try:
+        return module.main(args)
+    except Usage as error:
+        return _refuse(args, str(error), "usage", error.hint, exit_codes.USAGE)
+    except ClientError as error:
+        code = exit_codes.UNREACHABLE if error.is_unreachable else exit_codes.FAILED
+        return _refuse(args, error.message, error.kind, error.hint, code)
+    except OutputGone:
+        return exit_codes.BROKEN_PIPE
+    except KeyboardInterrupt:
+        return exit_codes.INTERRUPTED
+
+
+def parse(argv: list[str]) -> Namespace:
+    name = argv[0] if argv else ""
+    if name in COMMANDS:
+        summary, add_arguments = COMMANDS[name]
+        parser = ArgumentParser(prog=f"basisctl {name}", description=summary[0].upper() + summary[1:] + ".")
+        add_arguments(parser)
+        return parser.parse_args(argv[1:], Namespace(command=name))
+    parser = _overview()
+    parser.parse_args(argv)
+    parser.print_usage(sys.stderr)
+    raise SystemExit(exit_codes.USAGE)
+
+
+def _overview() -> ArgumentParser:
+    """What `basisctl --help` shows, and what refuses an unknown command."""
+    lines = "\n".join(f"  {name:<10}{summary}" for name, (summary, _) in COMMANDS.items())
+    parser = ArgumentParser(
+        prog="basisctl",
+        usage="basisctl [-h] [-V] COMMAND …",
+        description=f"Talk to the basis daemon.\n\ncommands:\n{lines}",
+        epilog=EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    from basis_client.handshake import VERSION
+
+    parser.add_argument("-V", "--version", action="version", version=f"basisctl {VERSION}")
+    parser.add_argument("command", nargs="?", choices=COMMANDS, help=SUPPRESS)
+    return parser
+
+
+def _refuse(args: Namespace, message: str, kind: str, hint: str | None, code: int) -> int:
+    """Say what went wrong and what to do: for a person, or with `--json` as one object."""
+    import os
+
+    from basisctl.screen import OutputGone, Screen
+    from basisctl.visible import visible
+
+    screen = Screen(os.environ)
+    if getattr(args, "json", False):
+        import json
+
+        error = {"error": message, "code": kind} | ({"next": hint} if hint else {})
+        try:
+            screen.answer(json.dumps(error) + "\n")
+        except OutputGone:
+            return exit_codes.BROKEN_PIPE
+        return code
+    screen.line(f"basisctl: {visible(message)}" + (f"\nnext: {visible(hint)}" if hint else ""))
+    return code

@@ -1,0 +1,31 @@
+"""`basisctl attach`: a session as it goes on, with its questions. Leaving it changes nothing."""
+
+from __future__ import annotations
+
+from basisctl import exit_codes
+from basisctl.attending import Attendance
+from basisctl.opening import directory, find_active_session
+from basisctl.signals import Signals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+
+def main(args: Namespace) -> int:
+    workspace = directory(args)
+    with Signals(first_cancels=False) as signals:
+        attendance = Attendance(args, signals=signals, workspace=workspace)
+        connection = attendance.connect()
+        session = find_active_session(connection, args.session, workspace)
+        session_id = str(session["sessionId"])
+        follower, watching, painter = attendance.follow(connection, session_id)
+        try:
+            attached = follower.attach()
+            painter.begin(attached)
+            watching.begin(attached)
+            watching.for_ever()
+        except KeyboardInterrupt:
+            # The usual way to leave, not a failure.
+            attendance.screen.line(f"left; the session goes on\nnext: basisctl attach {session_id}")
+    return exit_codes.OK
