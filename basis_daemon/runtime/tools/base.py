@@ -4,6 +4,7 @@ Owns the contract between the loop and every tool. Does not decide whether a cal
 `policy.py`.
 """
 
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +16,23 @@ from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_protocol.content import CallPreview, FileDiff, Preview
 
+COMMAND_ID = "BASIS_COMMAND_ID"
+"""Variable every command carries, with a value of its own, so that what it starts can be ended with it (PO-12)."""
+
 SideEffectLevel = Literal["none", "local_state", "process", "external"]
 ExecutionCategory = Literal[
     "read_only_parallel", "exclusive_local_mutation", "exclusive_persistent_mutation", "background_job", "delegation"
 ]
 ApprovalCategory = Literal["default", "read_only", "filesystem", "process", "background", "delegation"]
+
+
+class InputSchema(dict[str, Json]):
+    """A JSON schema whose tool also takes other spellings. What is published is the schema; what is checked, and used
+    by the tool, is `canonical(input)`: a model is taught one spelling and forgiven the others it knows."""
+
+    def __init__(self, schema: Mapping[str, Json], canonical: Callable[[dict[str, Json]], dict[str, Json]]) -> None:
+        super().__init__(schema)
+        self.canonical = canonical
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +65,21 @@ class ToolContext:
     progress: Callable[[str], None]
     """Report progress; may be called from any thread."""
     overlay: Callable[[Path], str | None] = lambda path: None
-    """Unsaved editor text of a canonical path, if any editor has it open and changed."""
+    """Unsaved editor text of a canonical path, if an editor has it open and changed. Called from worker threads too."""
     files: "FileLedger | None" = None
 
     async def run_command(self, command: str, *, timeout_s: float | None = None) -> CommandOutput:
         """Run a shell command under the policy. Raises `PolicyDenied` when commands are switched off."""
         self.policy.require_shell()
         limit = min(timeout_s or self.policy.default_command_timeout_s, self.policy.max_command_timeout_s)
+        command_id = uuid.uuid4().hex
         return await self.executor.run(
             CommandRequest(
                 command=command,
                 cwd=self.working_directory,
                 timeout_s=limit,
-                env=dict(self.environment),
+                env={**self.environment, COMMAND_ID: command_id},
+                marker=f"{COMMAND_ID}={command_id}",
                 max_output_bytes_per_stream=self.policy.max_output_bytes_per_stream,
                 on_output=self.progress,
                 owner=self.agent_id,

@@ -1,13 +1,17 @@
-"""Starting, streaming and ending process trees. The only place that starts a process.
-
-Owns the shell, the process groups, the output caps and the table of running children. Does not decide whether a
-command may run: see `runtime/policy.py` and `runtime/permissions.py`.
-"""
+"""What is asked of an executor and what it answers. Hosts may bring an executor of their own (PO-15)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+from basis_daemon.errors import BasisError
+
+
+class CommandNotStarted(BasisError):
+    """The command could not be started at all: no such directory, an impossible argument, no processes left (PO-16)."""
+
+    kind = "command_not_started"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,9 @@ class CommandRequest:
     owner: str | None = None
     """Session the child belongs to."""
     what: str = "shell"
+    marker: str | None = None
+    """A `NAME=value` entry of `env` that no other command has. Ending the command also ends processes that carry it
+    after leaving its session and its parents."""
 
 
 @dataclass(frozen=True, slots=True)
