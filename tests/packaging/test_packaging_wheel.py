@@ -95,9 +95,17 @@ def test_metadata_name_the_licence_and_the_dependencies(wheel: Path) -> None:
     assert any(name.endswith("/LICENSE") for name in names(wheel))
 
 
-@pytest.mark.parametrize("command", ["basisctl", "basis-daemon", "basis-acp"])
+@pytest.mark.parametrize("command", ["basisctl", "basis-daemon"])
 def test_an_installed_command_tells_its_version(clean_venv: Path, tmp_path: Path, command: str) -> None:
     assert PROJECT["version"] in run(clean_venv / "bin" / command, "--version", cwd=tmp_path)
+
+
+def test_the_acp_command_says_that_it_is_not_there_yet(clean_venv: Path, tmp_path: Path) -> None:
+    done = subprocess.run([clean_venv / "bin" / "basis-acp"], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert "not part of this version" in done.stderr
+    assert done.stdout == ""
 
 
 def test_the_installed_packages_are_the_wheels_own(clean_venv: Path, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ class DaemonProcess:
         self.data.mkdir(mode=0o700, exist_ok=True)
         with (self.data / "output.txt").open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "basis_daemon"],
+                [sys.executable, "-m", "basis_daemon", "--foreground"],
                 env=os.environ | {"BASIS_DATA_DIR": str(self.data)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
