@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from basis_daemon.runtime.runtime import Runtime as Runtime
     from basis_daemon.runtime.runtime import RuntimeBuilder as RuntimeBuilder
     from basis_daemon.runtime.tools.base import FunctionTool as FunctionTool
+    from basis_daemon.runtime.tools.base import ToolContext as ToolContext
     from basis_daemon.runtime.tools.base import ToolOutput as ToolOutput
     from basis_daemon.runtime.tools.base import ToolSpec as ToolSpec
     from basis_daemon.workspace.agents_md import ContextConfig as ContextConfig
@@ -45,7 +46,7 @@ _HOMES = {
     "runtime.limits": ("TurnOptions",),
     "runtime.permissions": ("ApprovalAnswer", "ApprovalRequest", "Approver"),
     "runtime.runtime": ("Runtime", "RuntimeBuilder"),
-    "runtime.tools.base": ("FunctionTool", "ToolOutput", "ToolSpec"),
+    "runtime.tools.base": ("FunctionTool", "ToolContext", "ToolOutput", "ToolSpec"),
     "workspace.agents_md": ("ContextConfig",),
     "workspace.approval": ("AllowAll", "DenyAll"),
     "workspace.budget": ("BudgetPool",),

@@ -3,6 +3,7 @@
 Owns the parts, once each, and their end. Knows no repository and no client.
 """
 
+import asyncio
 import os
 import time
 from dataclasses import dataclass, replace
@@ -108,8 +109,12 @@ class Runtime:
         return Session(agent, options, host)
 
     async def aclose(self) -> None:
-        """End what the runtime itself owns: provider connections. Idempotent. Sessions are closed by who made them."""
-        await self.providers.aclose()
+        """End what the runtime itself owns: connections, and the store's thread once everything is synced. Idempotent.
+        Sessions are closed by who made them."""
+        try:
+            await self.providers.aclose()
+        finally:
+            await asyncio.to_thread(self.store.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -125,7 +130,7 @@ class RuntimeBuilder:
     """Collects what a runtime is made of. Frozen: every `with_*` returns a new builder (0.3.3)."""
 
     settings: ProviderSettings = ProviderSettings()
-    store: Store | None = None
+    store: Store | Path | Literal["memory"] | None = None
     executor: Executor | None = None
     instances: tuple[Provider, ...] = ()
     tools: tuple[Tool, ...] = ()
@@ -159,11 +164,11 @@ class RuntimeBuilder:
 
     def with_store_dir(self, directory: Path) -> "RuntimeBuilder":
         """Keep conversations in this directory: it is the store's root (ST-2)."""
-        return replace(self, store=FileStore(directory))
+        return replace(self, store=directory)
 
     def with_ephemeral_history(self) -> "RuntimeBuilder":
         """Keep conversations in memory only (ST-19)."""
-        return replace(self, store=VolatileStore())
+        return replace(self, store="memory")
 
     def with_executor(self, executor: Executor) -> "RuntimeBuilder":
         """Run commands through this instead of the local shell; there is no fallback."""
@@ -178,7 +183,7 @@ class RuntimeBuilder:
 
         Raises `StoreError` for a place that can't be used and `UsageError` for a tool name given twice.
         """
-        store = self.store if self.store is not None else FileStore(data_dir() / "store")
+        store = _store(self.store)
         store.prepare()
         registry = ToolRegistry()
         for tool in (*split_file_tools(), *self.tools):
@@ -193,6 +198,19 @@ class RuntimeBuilder:
             executor=self.executor or LocalExecutor(),
             defaults=self.settings,
         )
+
+
+def _store(wanted: Store | Path | Literal["memory"] | None) -> Store:
+    """A store given as it is; otherwise one of this runtime's own, made now, so that two builds don't share it."""
+    match wanted:
+        case None:
+            return FileStore(data_dir() / "store")
+        case Path():
+            return FileStore(wanted)
+        case "memory":
+            return VolatileStore()
+        case _:
+            return wanted
 
 
 def new_agent_id() -> str:

@@ -32,7 +32,7 @@ from basis_daemon.workspace.provider_names import NAMES
 from basis_daemon.workspace.providers import decide_provider
 from basis_daemon.workspace.roster import ToolRoster
 from basis_daemon.workspace.spawn import SpawnTool
-from basis_daemon.workspace.store import runtime_identifier
+from basis_daemon.workspace.store import identifier_of
 from basis_daemon.workspace.workspace import Workspace
 
 Environment = Mapping[str, str] | Literal["process"] | None
@@ -151,7 +151,7 @@ class WorkspaceBuilder:
         config = self.config
         if config is None:
             config = discover_config(root, global_dir=global_dir, environment=snapshot)
-        return _Found(root, context, config)
+        return _Found(root, context, config, RuntimePolicy.workspace_bounded(root, allow_shell=self.shell))
 
     async def _acquire(self, undo: AsyncExitStack) -> Runtime:
         """The shared runtime, or one of the workspace's own that ends with it (RT-8)."""
@@ -171,14 +171,14 @@ class WorkspaceBuilder:
         if connection.is_local and connection.error is None:
             await connection.resolve()
         _furnish(runtime)
-        undo.enter_context(held(runtime.registry, self.tools, runtime_identifier(root)))
+        undo.enter_context(held(runtime.registry, self.tools, identifier_of(root)))
         return Opened(
             root=root,
             runtime=runtime,
             config=config,
             context=found.context,
             connection=connection,
-            policy=RuntimePolicy.workspace_bounded(root, allow_shell=self.shell),
+            policy=found.policy,
             roster=self.roster,
             environment=command_environment(snapshot, socket=self.socket),
             system=system_prompt(found.context, self.prompt),
@@ -216,6 +216,7 @@ class _Found:
     root: Path
     context: WorkspaceContext
     config: Config
+    policy: RuntimePolicy
 
 
 def _merged(own: ProviderSettings, runtime: ProviderSettings) -> ProviderSettings:

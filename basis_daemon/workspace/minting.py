@@ -28,7 +28,7 @@ from basis_daemon.workspace.providers import HOW_TO_CONNECT
 from basis_daemon.workspace.roster import ToolRoster
 from basis_daemon.workspace.run import PreparedRun
 from basis_daemon.workspace.spec import RunSpec
-from basis_daemon.workspace.store import runtime_identifier
+from basis_daemon.workspace.store import identifier_of
 from basis_daemon.workspace.surroundings import RunSurroundings
 
 
@@ -53,7 +53,7 @@ class Opened:
     @property
     def identifier(self) -> str:
         """The tag of its conversations and the audience of its sessions (ST-5, SE-1)."""
-        return runtime_identifier(self.root)
+        return identifier_of(self.root)
 
     @property
     def default_effort(self) -> Effort | None:

@@ -17,7 +17,7 @@ from basis_daemon.redact import Secret
 from basis_daemon.runtime.providers.endpoint import normalise_base_url
 from basis_daemon.runtime.providers.registry import PRESETS, ProviderChoice
 from basis_daemon.runtime.runtime import ProviderSettings
-from basis_daemon.workspace.config import Config, Setting
+from basis_daemon.workspace.config import Config
 from basis_daemon.workspace.provider_names import (
     BASE_URL_VARIABLES,
     COMPATIBLE_KEY_VARIABLES,
@@ -98,20 +98,17 @@ def decide_provider(
 def _provider(settings: ProviderSettings, config: Config) -> _Wanted | None:
     if settings.provider is not None:
         return _Wanted(provider_id(settings.provider), HOST)
-    return _from_file(config.provider)
+    setting = config.provider
+    return _Wanted(provider_id(setting.value), str(setting.path)) if setting else None
 
 
 def _base_url(settings: ProviderSettings, config: Config, environment: Mapping[str, str]) -> _Wanted | None:
     if settings.base_url is not None:
         return _Wanted(normalise_base_url(settings.base_url), HOST)
     if config.base_url is not None:
-        return _from_file(config.base_url)
+        return _Wanted(normalise_base_url(config.base_url.value), str(config.base_url.path))
     found = variable(environment, *BASE_URL_VARIABLES)
     return _Wanted(normalise_base_url(found[1]), found[0]) if found else None
-
-
-def _from_file(setting: Setting[str] | None) -> _Wanted | None:
-    return _Wanted(setting.value, str(setting.path)) if setting else None
 
 
 def _endpoint(

@@ -36,7 +36,12 @@ class PersistedSession:
 
 def runtime_identifier(workspace: str | os.PathLike[str]) -> str:
     """`basis:` and the canonical path, verbatim; a path that is gone is used as it was given (ST-5, ST-10)."""
-    return f"{PREFIX}{resolved_or_given(workspace)}"
+    return identifier_of(resolved_or_given(workspace))
+
+
+def identifier_of(root: Path) -> str:
+    """The tag of a path that is canonical already. Touches no disk."""
+    return f"{PREFIX}{root}"
 
 
 def default_directory(environ: Mapping[str, str] = os.environ) -> Path:

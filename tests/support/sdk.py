@@ -1,6 +1,6 @@
 """Using the library in tests the way an embedder does: an approver that records, and turns as lists of events."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,14 +70,16 @@ async def scene(
     directory: Path,
     *script: Scripted,
     files: Mapping[str, str | dict[str, object]] | None = None,
+    model: str | None = "scripted",
+    models: Iterable[str | Mapping[str, object]] = ("scripted",),
     shape: Callable[[WorkspaceBuilder], WorkspaceBuilder] = lambda builder: builder,
 ) -> AsyncGenerator[Scene]:
     """Make the repository in `directory`, serve `script`, open the workspace as `shape` has it. Bounded in time."""
     repo, store = sample_repository(directory / "repo", files), directory / "store"
     with anyio.fail_after(20):
         async with (
-            ModelServer(*script) as server,
-            await shape(with_model_server(repo, server.base_url, store)).open() as workspace,
+            ModelServer(*script, models=models) as server,
+            await shape(with_model_server(repo, server.base_url, store, model=model)).open() as workspace,
         ):
             yield Scene(repo, store, server, workspace)
 
