@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from basis_client.connect import START_TIMEOUT_S, connect
+from basis_client.connect import START_TIMEOUT_S, connect, has_died
 from basis_client.errors import CONNECTION_LOST, DAEMON_UNREACHABLE, NOT_RUNNING, TIMED_OUT, ClientError
 from basis_client.handshake import Hello, read_initialize
 from basis_client.link import Link
@@ -189,7 +189,8 @@ class Client:
 
     async def _connect_once(self) -> Link:
         """Connect, shake hands, and put everything back as it was: workspaces with their environment, then streams."""
-        link = await Link.over(await _dial(self._environ, start=self._start), self._route)
+        start = self._start and (self.daemon is None or has_died(self._environ))
+        link = await Link.over(await _dial(self._environ, start=start), self._route)
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 self.daemon = await self._greet(link)

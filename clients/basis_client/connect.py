@@ -63,6 +63,15 @@ def connect(
     return _start_and_connect(path, environ, time.monotonic() + timeout_s)
 
 
+def has_died(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a daemon that was there a moment ago died, rather than ended on purpose.
+
+    One that ends takes its socket's path away; one that is killed can't. A client that lost its connection starts a new
+    daemon in place of a dead one, but does not undo somebody's `basisctl daemon stop`.
+    """
+    return os.path.lexists(address.find_socket(environ))
+
+
 def dial(path: str) -> socket.socket | None:
     """Connect once. `None` when nobody listens, or when whoever does can't take another connection just now."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -6,8 +6,8 @@ import os
 
 from basis_client.errors import ClientError, fields_of
 from basisctl import exit_codes
-from basisctl.asking import outcome
 from basisctl.opening import open_daemon, the_one
+from basisctl.render import outcome
 from basisctl.screen import Screen
 from basisctl.visible import one_line
 

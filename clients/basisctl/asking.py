@@ -7,7 +7,7 @@ own: keys come in, an answer comes out, text goes to the screen. Who sends the a
 from __future__ import annotations
 
 from basis_client.errors import fields_of
-from basisctl.render import BOLD, YELLOW, preview, who
+from basisctl.render import BOLD, YELLOW, preview
 from basisctl.visible import one_line, visible
 
 TYPE_CHECKING = False
@@ -134,12 +134,3 @@ def _edited(text: str, key: str) -> str:
     if key == LINE_ERASE:
         return ""
     return text + key if key.isprintable() else text
-
-
-def outcome(closed: dict[str, Any]) -> str:
-    """One line about an ask that was decided: from `ask_closed`, or from the error `ask_decided`."""
-    word = "allowed" if closed.get("decision") == "allow" else "denied"
-    scope = str(closed.get("scope", "once"))
-    remembered = "" if scope == "once" else f" ({one_line(scope)})"
-    reason = closed.get("reason")
-    return f"· {word} by {who(closed.get('by'))}{remembered}" + (f": {one_line(str(reason))}" if reason else "")

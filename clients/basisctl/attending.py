@@ -9,6 +9,7 @@ import os
 import sys
 
 from basis_client.blocking import Connection, open_connection
+from basis_client.connect import has_died
 from basis_client.errors import fields_of
 from basis_client.following import Follower
 from basisctl import exit_codes
@@ -47,6 +48,7 @@ class Attendance:
 
     def connect(self) -> Connection:
         """Connect and open the workspace, telling the person what its files or providers have to say."""
+        self.progress.say("connecting")
         connection, opened = self._open()
         for problem in opened.get("diagnostics", ()):
             found = fields_of(problem)
@@ -89,17 +91,15 @@ class Attendance:
         return code
 
     def _dial_again(self) -> Connection:
-        return self._open()[0]
+        return self._open(start=has_died())[0]
 
-    def _open(self) -> tuple[Connection, dict[str, Any]]:
-        self.progress.say("connecting")
+    def _open(self, *, start: bool = True) -> tuple[Connection, dict[str, Any]]:
         connection = open_connection(
             self._hello,
-            start=not self._args.no_start,
+            start=start and not self._args.no_start,
             on_starting=lambda: self.progress.say("starting the daemon"),
         )
         try:
-            self.progress.say("opening the workspace")
             params = {"path": self.workspace, "env": environment_snapshot(os.environ)}
             return connection, connection.request("basis/workspace/open", params)
         except BaseException:

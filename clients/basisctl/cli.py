@@ -5,8 +5,16 @@ Only the parser of the command at hand is built, and only that command's module 
 
 from __future__ import annotations
 
+import os
 import sys
-from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from argparse import (
+    SUPPRESS,
+    ArgumentParser,
+    ArgumentTypeError,
+    HelpFormatter,
+    Namespace,
+    RawDescriptionHelpFormatter,
+)
 from importlib import import_module
 
 from basisctl import exit_codes
@@ -20,6 +28,25 @@ EFFORTS = ("low", "medium", "high", "xhigh", "max")
 MAX_DURATION_S = 4_294_967_295
 
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+MAX_HELP_COLUMNS = 120
+
+
+def help_width() -> int:
+    """argparse would import shutil, with four compression libraries, to ask the same."""
+    try:
+        return min(os.get_terminal_size(1).columns, MAX_HELP_COLUMNS) - 2
+    except OSError:
+        return 98
+
+
+def _plain(prog: str) -> HelpFormatter:
+    return HelpFormatter(prog, width=help_width())
+
+
+def _raw(prog: str) -> HelpFormatter:
+    return RawDescriptionHelpFormatter(prog, width=help_width())
 
 
 def duration_s(text: str) -> int:
@@ -229,7 +256,8 @@ def parse(argv: list[str]) -> Namespace:
     name = argv[0] if argv else ""
     if name in COMMANDS:
         summary, add_arguments = COMMANDS[name]
-        parser = ArgumentParser(prog=f"basisctl {name}", description=summary[0].upper() + summary[1:] + ".")
+        description = summary[0].upper() + summary[1:] + "."
+        parser = ArgumentParser(prog=f"basisctl {name}", description=description, formatter_class=_plain)
         add_arguments(parser)
         return parser.parse_args(argv[1:], Namespace(command=name))
     parser = _overview()
@@ -246,7 +274,7 @@ def _overview() -> ArgumentParser:
         usage="basisctl [-h] [-V] COMMAND …",
         description=f"Talk to the basis daemon.\n\ncommands:\n{lines}",
         epilog=EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
+        formatter_class=_raw,
     )
     from basis_client.handshake import VERSION
 
@@ -257,8 +285,6 @@ def _overview() -> ArgumentParser:
 
 def _refuse(args: Namespace, message: str, kind: str, hint: str | None, code: int) -> int:
     """Say what went wrong and what to do: for a person, or with `--json` as one object."""
-    import os
-
     from basisctl.screen import OutputGone, Screen
     from basisctl.visible import visible
 

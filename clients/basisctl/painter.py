@@ -7,8 +7,7 @@ what is final, so that a reader never holds half an answer that was begun again.
 from __future__ import annotations
 
 from basis_client.errors import fields_of
-from basisctl.asking import outcome
-from basisctl.render import BOLD, CYAN, DIM, RED, YELLOW, diff, who
+from basisctl.render import BOLD, CYAN, DIM, RED, YELLOW, diff, outcome, who
 from basisctl.visible import one_line, visible
 
 TYPE_CHECKING = False

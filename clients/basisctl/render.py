@@ -138,3 +138,12 @@ def who(actor: Any) -> str:
     if found.get("kind", "daemon") == "daemon":
         return "the daemon"
     return one_line(str(found.get("client", "somebody")))
+
+
+def outcome(closed: dict[str, Any]) -> str:
+    """One line about an ask that was decided: from `ask_closed`, or from the error `ask_decided`."""
+    word = "allowed" if closed.get("decision") == "allow" else "denied"
+    scope = str(closed.get("scope", "once"))
+    remembered = "" if scope == "once" else f" ({one_line(scope)})"
+    reason = closed.get("reason")
+    return f"· {word} by {who(closed.get('by'))}{remembered}" + (f": {one_line(str(reason))}" if reason else "")

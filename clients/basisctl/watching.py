@@ -10,13 +10,13 @@ import select
 from collections import deque
 
 from basis_client.errors import ClientError, fields_of
-from basisctl.asking import Answer, Question, outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from basis_client.following import Follower
+    from basisctl.asking import Answer, Question
     from basisctl.keyboard import Keyboard
     from basisctl.painter import Painter
     from basisctl.progress import Progress
@@ -225,6 +225,8 @@ class Watching:
         if self._question is not None or self._keyboard is None or not self._asks:
             return
         ask = next(iter(self._asks.values()))
+        from basisctl.asking import Question
+
         self._progress.is_paused = True
         self._progress.tick()
         self._question = Question(ask, self._screen)
@@ -248,6 +250,8 @@ class Watching:
             self._send(answer)
 
     def _send(self, answer: Answer) -> None:
+        from basisctl.render import outcome
+
         self._settle(answer.ask_id)
         self._progress.say("working")
         try:
