@@ -3,7 +3,6 @@
 Owns the wrapper and the scrubbing of text that is about to be logged or shown. Knows no format and no destination.
 """
 
-import hmac
 import json
 from collections.abc import Iterable
 from typing import NoReturn
@@ -39,7 +38,7 @@ class Secret:
         return bool(self._value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and hmac.compare_digest(self._value.encode(), other._value.encode())
+        return isinstance(other, Secret) and self._value == other._value
 
     def __hash__(self) -> int:
         return hash((Secret, self._value))

@@ -22,7 +22,9 @@ def by_the_book(stream: bytes) -> list[SseEvent]:
     name, data = b"", None
     for line in text.split(b"\n")[:-1]:
         if not line:
-            if data is not None and data != b"[DONE]":
+            if data == b"[DONE]":
+                break
+            if data is not None:
                 events.append((name, data))
             name, data = b"", None
             continue
@@ -79,11 +81,12 @@ def test_events_have_a_name_and_joined_data(end: bytes) -> None:
     assert parse(end.join(lines)) == [(b"greeting", b"one\ntwo"), (b"", b"three")]
 
 
-def test_done_is_noted_and_is_no_event() -> None:
+def test_done_is_noted_and_is_the_end() -> None:
     parser = SseParser()
     assert parser.feed(b"data: x\n\ndata: [DO") == [(b"", b"x")]
     assert not parser.is_done
-    assert parser.feed(b"NE]\n\n") == [] and parser.is_done
+    assert parser.feed(b"NE]\n\ndata: y\n\n") == [] and parser.is_done
+    assert parser.feed(b"data: z\n\n") == []
 
 
 def test_event_without_its_blank_line_is_never_given_out() -> None:

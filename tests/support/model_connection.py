@@ -5,6 +5,8 @@ Owns bytes and pacing. What is answered is decided by `model_server.py`.
 
 import asyncio
 import json
+import socket
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -174,9 +176,18 @@ class Connection(asyncio.Protocol):
             return "sent"
         if delivery.cut_how == "end":
             self._write(b"0\r\n\r\n")
+        elif delivery.cut_how == "reset":
+            self._reset()
         elif self._transport is not None:
-            self._transport.abort() if delivery.cut_how == "reset" else self._transport.close()
+            self._transport.close()
         return "cut"
+
+    def _reset(self) -> None:
+        """Close without the handshake of a regular end: the client's next read fails."""
+        if self._transport is not None:
+            linger_not = struct.pack("ii", 1, 0)
+            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_not)
+            self._transport.abort()
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._is_lost:

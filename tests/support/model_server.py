@@ -92,7 +92,8 @@ class ModelServer:
     """The server. Starts on entering its context, or by `start()`; ends with `close()`.
 
     `script`: turns in order. `respond`: answers requests beyond the script; without it they get a 400 saying so.
-    `models`: ids or rows of the listing. `api_key`: requests without exactly this bearer token get a 401.
+    `models`: ids or rows of the listing; `listing`: how listing fails instead. `api_key`: requests without exactly this
+    bearer token get a 401.
     `wires`: the wires spoken; the other one's path answers 404, as a server without it does.
     """
 
@@ -101,6 +102,7 @@ class ModelServer:
         *script: Scripted,
         respond: Callable[[ModelRequest], Reply] | None = None,
         models: Iterable[str | Mapping[str, Any]] = ("scripted",),
+        listing: Failure | None = None,
         api_key: str | None = None,
         wires: Iterable[Wire] = BOTH_WIRES,
         port: int = 0,
@@ -110,6 +112,7 @@ class ModelServer:
         self._taken = 0
         self._respond = respond
         self._models: list[dict[str, Any]] = [{"id": m} if isinstance(m, str) else dict(m) for m in models]
+        self._listing = listing
         self._api_key = api_key
         self._wires = frozenset(wires)
         self._port = port
@@ -252,6 +255,8 @@ class ModelServer:
             return Answer.of_json(200, self._recorded())
         if self._api_key is not None and request.headers.get("authorization") != f"Bearer {self._api_key}":
             return Answer.of_json(401, error_body(401), ended=self._ended(request, generates))
+        if request.wire == "models" and self._listing is not None:
+            return Answer.of_failure(self._listing, self._ended(request, generates))
         if request.wire == "models":
             return Answer.of_json(200, models_body(self._models))
         if not generates:

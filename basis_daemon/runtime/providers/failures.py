@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any, cast
 
@@ -107,6 +106,8 @@ def retry_after(value: str | None) -> float | None:
     value = value.strip()
     if value.isascii() and value.isdigit():
         return float(value)
+    from email.utils import parsedate_to_datetime  # slow to import, and hardly ever needed
+
     try:
         when = parsedate_to_datetime(value)
     except ValueError:

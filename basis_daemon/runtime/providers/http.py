@@ -5,10 +5,10 @@ what the bytes mean is the wires'; what failures mean is `failures.py`.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING
 
 from basis_daemon.runtime.providers.errors import HttpError, MalformedStream, TransportError
@@ -78,8 +78,11 @@ class HttpPool:
 
 
 def _new_client() -> "httpx2.AsyncClient":
+    from http.cookiejar import CookieJar, DefaultCookiePolicy
+
     import httpx2
 
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs whole URLs, and a key may be part of one
     return httpx2.AsyncClient(
         headers={"user-agent": "basis-daemon", "accept-encoding": "identity"},
         timeout=httpx2.Timeout(JSON_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, pool=None),

@@ -181,6 +181,7 @@ class ResponsesMapper:
         self._batch = Batch()
         self._blocks: dict[tuple[int, int], _Block] = {}
         self._next_index = 0
+        self._reserved: dict[int, int] = {}
         self._done: set[int | str] = set()
         self._has_started = self._has_reasoned = self._has_called = self._was_refused = False
         self.is_complete = False
@@ -206,6 +207,8 @@ class ResponsesMapper:
     def feed(self, events: list[SseEvent]) -> list[ProviderEvent]:
         handlers = self._handlers
         for name, data in events:
+            if self.is_complete:
+                break
             try:
                 event = _decode(data)
             except msgspec.DecodeError as error:
@@ -266,7 +269,7 @@ class ResponsesMapper:
         if event.item is not None and event.item.type == "function_call":
             self._call(event.output_index, event.item)
         elif event.item is not None and event.item.type == "reasoning":
-            self._has_reasoned = True
+            self._reserve(event.output_index)
 
     def _on_text_done(self, event: ResponsesEvent) -> None:
         self._fill_prose((event.output_index, event.content_index), TextDelta, event.text or event.refusal)
@@ -289,7 +292,7 @@ class ResponsesMapper:
                 self._call(at, item)
                 self._fill(self._blocks.get((at, _WHOLE)), item.arguments)
             case "reasoning":
-                self._has_reasoned = True
+                self._reserve(at)
                 words = "\n\n".join(part.text or "" for part in item.summary or item.content or ())
                 self._fill_prose((at, _WHOLE), ThinkingDelta, words)
                 if not item.encrypted_content and not is_last_word:
@@ -327,9 +330,18 @@ class ResponsesMapper:
         return block
 
     def _new_block(self, key: tuple[int, int], kind: Delta) -> _Block:
-        block = self._blocks[key] = _Block(self._next_index, kind)
-        self._next_index += 1
+        index = self._reserved.pop(key[0], None)
+        if index is None:
+            index, self._next_index = self._next_index, self._next_index + 1
+        block = self._blocks[key] = _Block(index, kind)
         return block
+
+    def _reserve(self, at: int) -> None:
+        """Keep a place for reasoning, which may turn out last of all to hold anything, ahead of what follows it."""
+        self._has_reasoned = True
+        if (at, _WHOLE) not in self._blocks and at not in self._reserved:
+            self._reserved[at] = self._next_index
+            self._next_index += 1
 
     def _say(self, block: _Block, text: str) -> None:
         block.has_delta = True

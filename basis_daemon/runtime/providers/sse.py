@@ -17,7 +17,8 @@ SseEvent = tuple[bytes, bytes]
 class SseParser:
     """Feed it bytes in any pieces. Every byte is looked at once.
 
-    `[DONE]` is no event: it sets `is_done`. An event that isn't followed by a blank line is never given out.
+    `[DONE]` is no event: it sets `is_done`, and nothing behind it is given out. Nor is an event that isn't followed by
+    a blank line.
     """
 
     __slots__ = ("_after_cr", "_at_start", "_data", "_limit", "_name", "_partial", "_size", "is_done")
@@ -34,6 +35,8 @@ class SseParser:
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """The events completed by `chunk`. Raises `MalformedStream` on one that is too large."""
+        if self.is_done:
+            return []
         self._size += len(chunk)
         lines = self._lines(chunk)
         events: list[SseEvent] = []
@@ -43,11 +46,11 @@ class SseParser:
             elif not line:
                 if self._data:
                     data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-                    if data != b"[DONE]":
-                        events.append((self._name, data))
-                    else:
-                        self.is_done = True
                     self._data.clear()
+                    if data == b"[DONE]":
+                        self.is_done = True
+                        break
+                    events.append((self._name, data))
                 self._name = b""
             elif line[:6] == b"event:":
                 self._name = line[7:] if line[6:7] == b" " else line[6:]
