@@ -7,7 +7,7 @@ fails or is cancelled later gives back what was registered before.
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -24,7 +24,7 @@ from basis_daemon.workspace.agents_md import ContextConfig, WorkspaceContext, di
 from basis_daemon.workspace.config import Config, discover_config
 from basis_daemon.workspace.connection import Connection, UnavailableProvider
 from basis_daemon.workspace.discovery import GlobalDir, Inherit, canonical_root, chosen_global_dir
-from basis_daemon.workspace.environment import command_environment
+from basis_daemon.workspace.environment import command_environment, minimal_environment
 from basis_daemon.workspace.host_tools import held
 from basis_daemon.workspace.minting import Opened
 from basis_daemon.workspace.prompt import Append, SystemPrompt, system_prompt
@@ -136,22 +136,22 @@ class WorkspaceBuilder:
         Raises `ContextError`, `ConfigError`, `HostToolRefused`, and `StoreError` for a runtime of its own whose store
         can't be used. Whatever it raises, and when it is cancelled, everything is as it was before (OP-3, OP-7).
         """
-        snapshot = dict(os.environ) if self.environment == "process" else self.environment
-        found = await asyncio.to_thread(self._discover, snapshot or {})
+        found = await asyncio.to_thread(self._discover)
         async with AsyncExitStack() as undo:
             runtime = await self._acquire(undo)
-            opened = await self._assemble(found, runtime, snapshot, undo)
+            opened = await self._assemble(found, runtime, undo)
             return Workspace(replace(opened, holds=undo.pop_all()))
 
-    def _discover(self, snapshot: Mapping[str, str]) -> "_Found":
+    def _discover(self) -> "_Found":
         """Everything that is read from disk (OP-1 steps 1 and 2). Blocking; touches no runtime (OP-2)."""
         root = canonical_root(self.path)
+        snapshot = _snapshot(self.environment)
         global_dir = chosen_global_dir(self.global_dir, config_dir(snapshot))
         context = discover_context(root, self.context, global_dir=global_dir)
         config = self.config
         if config is None:
             config = discover_config(root, global_dir=global_dir, environment=snapshot)
-        return _Found(root, context, config, RuntimePolicy.workspace_bounded(root, allow_shell=self.shell))
+        return _Found(root, snapshot, context, config, RuntimePolicy.workspace_bounded(root, allow_shell=self.shell))
 
     async def _acquire(self, undo: AsyncExitStack) -> Runtime:
         """The shared runtime, or one of the workspace's own that ends with it (RT-8)."""
@@ -162,14 +162,13 @@ class WorkspaceBuilder:
         undo.push_async_callback(_close, runtime)
         return runtime
 
-    async def _assemble(
-        self, found: "_Found", runtime: Runtime, snapshot: Mapping[str, str] | None, undo: AsyncExitStack
-    ) -> Opened:
+    async def _assemble(self, found: "_Found", runtime: Runtime, undo: AsyncExitStack) -> Opened:
         """Resolve the provider and register what the workspace adds (OP-1 steps 6 to 9)."""
         root, config = found.root, found.config
-        connection, notices = self._connect(runtime, config, snapshot or {})
-        if connection.is_local and connection.error is None:
-            await connection.resolve()
+        connection, notices = self._connect(runtime, config, found.snapshot)
+        if connection.is_local:
+            with suppress(ProviderSetupError):  # a turn will say so
+                await connection.resolve()
         _furnish(runtime)
         undo.enter_context(held(runtime.registry, self.tools, identifier_of(root)))
         return Opened(
@@ -180,7 +179,7 @@ class WorkspaceBuilder:
             connection=connection,
             policy=found.policy,
             roster=self.roster,
-            environment=command_environment(snapshot, socket=self.socket),
+            environment=command_environment(found.snapshot, socket=self.socket),
             system=system_prompt(found.context, self.prompt),
             host_tools=tuple(tool.spec.name for tool in self.tools),
             notices=tuple(notices),
@@ -214,6 +213,7 @@ class WorkspaceBuilder:
 @dataclass(frozen=True, slots=True)
 class _Found:
     root: Path
+    snapshot: Mapping[str, str]
     context: WorkspaceContext
     config: Config
     policy: RuntimePolicy
@@ -223,6 +223,13 @@ def _merged(own: ProviderSettings, runtime: ProviderSettings) -> ProviderSetting
     """What the workspace was told over what its runtime was; a key never leaves the provider it was given for."""
     names_one = own.provider is not None or own.base_url is not None or own.api_key is not None
     return own if names_one else replace(runtime, model=own.model)
+
+
+def _snapshot(wanted: Environment) -> Mapping[str, str]:
+    """The environment everything of the workspace goes by. May look the account up: blocking."""
+    if wanted == "process":
+        return dict(os.environ)
+    return minimal_environment() if wanted is None else wanted
 
 
 def _furnish(runtime: Runtime) -> None:

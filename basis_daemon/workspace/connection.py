@@ -72,6 +72,8 @@ class Connection:
         self.provider = provider
         self.by_default = by_default
         self.error = error
+        self.failure: ProviderSetupError | None = None
+        """Why the last attempt to find a model failed; `None` once one succeeded."""
         self._lock = asyncio.Lock()
         # Model ids of files and flags are not the embedded providers': they have one model each.
         named = model if provider.id not in EMBEDDED else None
@@ -96,7 +98,12 @@ class Connection:
             raise self.error.with_traceback(None)
         async with self._lock:
             if self._model is None:
-                self._model = newest(await self._listed(), self.provider)
+                try:
+                    self._model = newest(await self._listed(), self.provider)
+                except ProviderSetupError as error:
+                    self.failure = error
+                    raise
+                self.failure = None
         return self._model
 
     async def _listed(self) -> list[ModelInfo]:
@@ -113,9 +120,10 @@ class Connection:
 
 
 class AwaitingModel:
-    """A provider whose model is not known yet: a request that names none is sent once it is.
+    """A provider whose model was not known when a session was made: a request that names none is given the one found.
 
-    Why it can't be known, if it can't, is what the turn then fails with.
+    The turn has looked for one before it asks (`RunSurroundings.begin`). If there is none it fails with the reason,
+    without putting the question to the provider a second time.
     """
 
     def __init__(self, inner: Provider, connection: Connection) -> None:
@@ -147,6 +155,8 @@ class AwaitingModel:
         await self._inner.aclose()
 
     async def _resolved(self, request: Request) -> AsyncIterator[ProviderEvent]:
+        if self._connection.failure is not None:
+            raise self._connection.failure.with_traceback(None)
         model = await self._connection.resolve()
         async for event in self._inner.stream(replace(request, model=model.id)):
             yield event

@@ -18,11 +18,10 @@ OF_ANOTHER_RUN = frozenset({SESSION_VARIABLE, "BASIS_TASK_ID", "BASIS_PARENT_TAS
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
-def command_environment(snapshot: Mapping[str, str] | None, *, socket: str | None = None) -> dict[str, str]:
-    """What commands of a workspace start with. `None` is a client that sent no snapshot."""
-    source = minimal_environment() if snapshot is None else snapshot
+def command_environment(snapshot: Mapping[str, str], *, socket: str | None = None) -> dict[str, str]:
+    """What commands of a workspace start with."""
     left_out = CREDENTIAL_VARIABLES | OF_ANOTHER_RUN
-    environment = {name: value for name, value in source.items() if name not in left_out}
+    environment = {name: value for name, value in snapshot.items() if name not in left_out}
     if socket is not None:
         environment[SOCKET_VARIABLE] = socket
     return environment
@@ -34,7 +33,8 @@ def session_environment(environment: Mapping[str, str], session_id: str) -> dict
 
 
 def minimal_environment() -> dict[str, str]:
-    """What a command needs at least, from the account this process runs under."""
+    """What stands in for the snapshot of a client that sent none: the least a command needs, from the account this
+    process runs under."""
     if sys.platform == "win32":
         kept = ("PATH", "PATHEXT", "SYSTEMROOT", "COMSPEC", "TEMP", "TMP", "USERPROFILE")
         return {name: os.environ[name] for name in kept if name in os.environ}

@@ -49,12 +49,8 @@ async def test_opening_asks_nobody_when_a_model_is_named(tmp_path: Path) -> None
 
 async def test_without_a_named_model_the_newest_listed_one_is_used_from_the_first_turn_on(tmp_path: Path) -> None:
     """RT-30, OP-6: opening asks nobody; the first turn does, once, and its header names the model."""
-    models = [
-        {"id": "b", "created": 5},
-        {"id": "unknown", "created": None},
-        {"id": "old", "created": 1},
-        {"id": "a", "created": 5},
-    ]
+    dated = {"b": 5, "unknown": None, "old": 1, "a": 5}
+    models = [{"id": id, "created": created} for id, created in dated.items()]
     async with scene(tmp_path, says("One."), says("Two."), model=None, models=models) as on:
         assert on.workspace.model == "" and on.server.listings == []
         run = on.workspace.prepare()
@@ -77,7 +73,8 @@ async def test_a_provider_that_cannot_list_its_models_fails_the_turn_with_a_way_
     """RT-30: the first run reports it, naming config.json and --model; a later turn tries again."""
     repo = sample_repository(tmp_path / "repo")
     port = closed_port()
-    builder = with_model_server(repo, f"http://127.0.0.1:{port}", tmp_path / "store", model=None)
+    url = f"http://127.0.0.1:{port}"
+    builder = with_model_server(repo, url, tmp_path / "store", model=None).with_provider("ollama", base_url=url)
     with anyio.fail_after(20):
         async with await builder.open() as workspace:
             run = workspace.prepare()
