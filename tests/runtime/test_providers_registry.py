@@ -23,6 +23,7 @@ from basis_daemon.runtime.providers.definition import (
 from basis_daemon.runtime.providers.errors import (
     AuthenticationError,
     HttpError,
+    InvalidRequest,
     TransportError,
     UnsupportedCapability,
 )
@@ -113,7 +114,7 @@ async def test_own_definition_that_would_leak_its_key_is_refused_before_anything
 ) -> None:
     """PV-63"""
     definition = chat_completions_definition("own", "http://192.0.2.1:9/")
-    with pytest.raises(InvalidBaseUrl):
+    with pytest.raises(InvalidRequest, match="unencrypted"):
         await text(registry.make(definition, StaticCredentials(Secret("sk-1"))))
 
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
+from basis_daemon.errors import InvalidBaseUrl
 from basis_daemon.redact import Secret
 from basis_daemon.runtime.providers import openai_chat, openai_responses
 from basis_daemon.runtime.providers.base import Limits, ModelInfo, Provider, ProviderEvent, Request
@@ -21,7 +22,13 @@ from basis_daemon.runtime.providers.definition import (
     require,
 )
 from basis_daemon.runtime.providers.endpoint import is_loopback, join_url, origin, refuse_plaintext
-from basis_daemon.runtime.providers.errors import HttpError, ProviderError, TransportError, UnsupportedCapability
+from basis_daemon.runtime.providers.errors import (
+    HttpError,
+    InvalidRequest,
+    ProviderError,
+    TransportError,
+    UnsupportedCapability,
+)
 from basis_daemon.runtime.providers.failures import Target, names_model
 from basis_daemon.runtime.providers.http import Call, HttpPool, drain, fetch_json, open_stream
 from basis_daemon.runtime.providers.sse import SseParser
@@ -75,7 +82,7 @@ class RemoteProvider:
         return self._answer(WIRES[self._wire], request) if self._wire else self._first_answer(request)
 
     async def _first_answer(self, request: Request) -> AsyncGenerator[ProviderEvent]:
-        """Find the wire out (PV-2a): a server without `v1/responses` has run nothing, so then the other one is tried."""
+        """Find the wire out (PV-2a): a server without `v1/responses` has run nothing, so the other one is tried."""
         for name in ("responses", "chat_completions"):
             async with aclosing(self._answer(WIRES[name], request)) as answer:
                 try:
@@ -134,7 +141,10 @@ class RemoteProvider:
         credentials = await self._credentials.credentials()
         secrets = tuple(credentials.secrets())
         if secrets and not definition.allow_plaintext:
-            refuse_plaintext(definition.base_url)
+            try:
+                refuse_plaintext(definition.base_url)
+            except InvalidBaseUrl as error:
+                raise InvalidRequest(str(error), hint=error.hint) from error
         query = dict(definition.query)
         if definition.auth.kind == "query_param" and credentials.key:
             query[definition.auth.name] = credentials.key.reveal()
