@@ -4,7 +4,7 @@ Owns the signals. A signal is set once, from any task of the loop that runs the 
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 
@@ -31,7 +31,7 @@ class Signal:
                 callback()
 
     @contextmanager
-    def calling(self, callback: Callable[[], object]) -> Iterator[None]:
+    def calling(self, callback: Callable[[], object]) -> Generator[None]:
         """Within the block, `callback` is called once when the signal is given; at once if it already was."""
         self._callbacks.append(callback)
         try:

@@ -15,7 +15,7 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
     """Base of content blocks."""
 
 
-class Text(Block, tag="text"):
+class Text(Block, frozen=True, tag="text"):
     text: str
 
 
@@ -27,7 +27,7 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
     format: Literal["anthropic_signed", "open_ai_encrypted", "gemini_thought"]
 
 
-class Thinking(Block, tag="thinking"):
+class Thinking(Block, frozen=True, tag="thinking"):
     """Reasoning. Never counted as assistant text (PV-43)."""
 
     thinking: str = ""
@@ -38,7 +38,7 @@ class Thinking(Block, tag="thinking"):
     redacted: bool = False
 
 
-class Image(Block, tag="image"):
+class Image(Block, frozen=True, tag="image"):
     """An image by bytes (`media_type` and base64 `data`) or by `url`."""
 
     media_type: str | None = None
@@ -46,7 +46,7 @@ class Image(Block, tag="image"):
     url: str | None = None
 
 
-class ToolUse(Block, tag="tool_use"):
+class ToolUse(Block, frozen=True, tag="tool_use"):
     """A call the model asks for. `malformed` holds the raw text when it was no JSON object; `input` is then `{}`.
 
     `item_id` is the wire's own id of the item, where it differs from the call id (PV-20).
@@ -59,7 +59,7 @@ class ToolUse(Block, tag="tool_use"):
     item_id: str | None = None
 
 
-class ToolResult(Block, tag="tool_result"):
+class ToolResult(Block, frozen=True, tag="tool_result"):
     """What a call gave back: text, or any structured JSON value."""
 
     tool_use_id: str
