@@ -85,13 +85,15 @@ class Question:
         Several characters at once are a paste, an arrow key or a terminal's report, never a decision.
         """
         if self._reason is None:
-            pressed = keys.strip(ENTER)
-            answer = self._choose(pressed) if len(pressed) == 1 else None
+            pressed = set(keys) - set(ENTER)
+            answer = self._choose(pressed.pop()) if len(pressed) == 1 else None
         elif keys.startswith(ESCAPE) and keys != ESCAPE:
             answer = None
         else:
             answer = self._type(keys)
-        if answer is not None:
+        if answer is None:
+            self.show_prompt()
+        else:
             self._screen.bare("\n")
         return answer
 
@@ -108,7 +110,6 @@ class Question:
             return Answer(self.ask_id, *self._keys[key])
         if key == "r" and "n" in self._keys:
             self._reason = ""
-            self.show_prompt()
         return None
 
     def _type(self, keys: str) -> Answer | None:
@@ -118,11 +119,9 @@ class Question:
                 return Answer(self.ask_id, "deny", "once", reason.strip() or None)
             if key == ESCAPE:
                 self._reason = None
-                self.show_prompt()
                 return None
             reason = _edited(reason, key)
         self._reason = reason
-        self.show_prompt()
         return None
 
 
@@ -130,7 +129,8 @@ def _edited(text: str, key: str) -> str:
     if key in ERASE:
         return text[:-1]
     if key == WORD_ERASE:
-        return text.rstrip().rpartition(" ")[0]
+        head, space, _ = text.rstrip().rpartition(" ")
+        return head + space
     if key == LINE_ERASE:
         return ""
     return text + key if key.isprintable() else text

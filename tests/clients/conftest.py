@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from basis_protocol import address
 from support.fake_daemon import FakeDaemon
 

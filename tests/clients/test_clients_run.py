@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from support.command_line import COMMAND, WAIT_S, basisctl
 from support.fake_daemon import FakeDaemon, FakeSession, Json, NoAnswer, Refusal, begin
 
@@ -139,7 +140,7 @@ def test_last_continues_the_newest_session_of_the_workspace(fake_daemon: FakeDae
     assert fake_daemon.asked("basis/session/prompt")[0]["sessionId"] == "newest"
 
 
-def _ends(status: str, **fields: object):  # noqa: ANN202
+def _ends(status: str, **fields: object):
     def turn(session: FakeSession, turn_id: str) -> None:
         begin(session, turn_id)
         session.finish(turn_id, status, **fields)

@@ -99,6 +99,10 @@ class Terminal:
         """Whether the terminal is in its usual mode."""
         return bool(termios.tcgetattr(self._master)[3] & termios.ECHO)
 
+    def read(self, timeout_s: float = 1.0) -> bool:
+        """Read what is there, waiting at most so long. False when nothing came."""
+        return self._read(timeout_s)
+
     def _read(self, timeout_s: float) -> bool:
         if not select.select([self._master], [], [], max(0.0, timeout_s))[0]:
             return False

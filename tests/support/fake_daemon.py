@@ -213,6 +213,10 @@ class FakeDaemon:
 
     def __exit__(self, *_: object) -> None:
         self.die()
+        for session in self.sessions.values():
+            # Whatever a scripted turn still waits for, it is not coming.
+            session.cancelled.set()
+            session.answers.put({"decision": "none", "scope": "none"})
         for thread in self._threads:
             thread.join(WAIT_S)
 
