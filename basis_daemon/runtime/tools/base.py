@@ -134,7 +134,7 @@ class CallPreparation:
     title: str
     """One line naming what would happen, e.g. `edit src/app.py (+3 −1)`."""
     remember_pattern: str | None = None
-    """What an answer "for this session" covers, as a pattern over `structured_input`; `None` is the whole tool (AP-30)."""
+    """What an answer "for this session" covers: a pattern over `structured_input`; `None` is the whole tool (AP-30)."""
 
 
 class Tool(Protocol):
