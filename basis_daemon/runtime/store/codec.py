@@ -1,11 +1,10 @@
 """The JSON the store's files are made of (ST-6). Owns their shape and versions; does no I/O.
 
-`agent.json` is `{"schema", "saved_ns", "record"}`. `transcript.jsonl` begins with a header line; every further line is
+`agent.json` is `{"schema", "record", "saved_ns"}`. `transcript.jsonl` begins with a header line; every further line is
 one append: a record, or an array of the records that were appended together. One line an append makes several records
 all or nothing even when the process dies inside the write.
 """
 
-import json
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -34,8 +33,8 @@ class AgentFile(msgspec.Struct, frozen=True):
     """`agent.json`. `saved_ns` orders records saved within the same second."""
 
     schema: int
-    saved_ns: int
     record: AgentRecord
+    saved_ns: int = 0
 
 
 class LogHeader(LogRecord, frozen=True, tag="log"):
@@ -58,7 +57,7 @@ _versions = msgspec.json.Decoder(_Versioned)
 
 
 def encode_agent(record: AgentRecord, saved_ns: int) -> bytes:
-    return _encode(AgentFile(SCHEMA, saved_ns, record)) + b"\n"
+    return _encode(AgentFile(SCHEMA, record, saved_ns)) + b"\n"
 
 
 def decode_agent(data: bytes, path: str) -> AgentFile:
@@ -111,6 +110,8 @@ def _encode(value: object) -> bytes:
         return _encoder.encode(value)
     except UnicodeEncodeError:
         # A name that is not UTF-8 (workspace.md ST-10). The standard library writes its odd bytes as escapes.
+        import json
+
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
 
 
@@ -119,8 +120,13 @@ def _decode(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
         return decoder.decode(data)
     except msgspec.ValidationError:
         raise
-    except msgspec.DecodeError:
-        plain: Any = json.loads(data)
+    except msgspec.DecodeError as error:
+        import json
+
+        try:
+            plain: Any = json.loads(data)
+        except ValueError:
+            raise error from None  # it says more than the other
         return msgspec.convert(plain, decoder.type)
 
 

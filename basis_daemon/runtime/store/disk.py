@@ -7,7 +7,6 @@ of `OSError`. A test passes a `Disk` of its own to make any single call fail. Do
 import errno
 import fcntl
 import os
-import shutil
 import sys
 
 from basis_daemon.errors import StoreError
@@ -69,6 +68,8 @@ class Disk:
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory and what it holds. Symlinks inside are removed, never followed (ST-30)."""
+        import shutil  # rare, and slow to import
+
         shutil.rmtree(path)
 
 

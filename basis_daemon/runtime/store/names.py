@@ -4,7 +4,6 @@ Owns the one encoding. Whatever a caller passes as an id, the name holds no sepa
 file system, and no two ids share one.
 """
 
-import hashlib
 import re
 
 MAX_NAME_BYTES = 200
@@ -23,6 +22,8 @@ def encode_name(name: str) -> str:
     encoded = f"x-{raw.hex()}"
     if len(encoded) <= MAX_NAME_BYTES:
         return encoded
+    import hashlib  # rare, and slow to import
+
     # The second hyphen keeps these apart from the plain hex form.
     return f"{encoded[:160]}-{hashlib.blake2b(raw, digest_size=16).hexdigest()}"
 
