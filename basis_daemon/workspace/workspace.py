@@ -95,6 +95,11 @@ class Workspace:
         return self._opened.connection.provider.id
 
     @property
+    def provider_label(self) -> str:
+        """The provider as a person is shown it."""
+        return self._opened.connection.provider.label
+
+    @property
     def model(self) -> str:
         """Id of the model in use; empty until a provider that was not told one has been asked (`resolve_model`)."""
         model = self._opened.connection.model
@@ -160,6 +165,10 @@ class Workspace:
         A host may call this ahead of the first prompt, so that nobody waits for it then.
         """
         return await self._opened.connection.resolve()
+
+    async def list_models(self) -> list[ModelInfo]:
+        """The models its provider offers, asked for with its own credentials. Raises `BasisError` kinds."""
+        return await self._opened.connection.provider.list_models()
 
     # --- runs --------------------------------------------------------------------------------------------------------
 

@@ -89,6 +89,25 @@ async def test_a_provider_that_cannot_list_its_models_fails_the_turn_with_a_way_
     assert told.report.succeeded and told.report.model == "late"
 
 
+async def test_each_workspace_asks_for_models_with_its_own_key(tmp_path: Path) -> None:
+    """PR-12, section 3 security: on one runtime, two workspaces of one provider don't see each other's."""
+    one, two = sample_repository(tmp_path / "one"), sample_repository(tmp_path / "two")
+    runtime = Runtime.builder().with_ephemeral_history().build()
+    with anyio.fail_after(20):
+        async with ModelServer(models=["a"]) as here, ModelServer(models=["b"]) as there, runtime:
+            keys = {one: ("sk-first", here), two: ("sk-second", there)}
+            opened = [
+                await builder(repo, runtime, BASIS_API_KEY=key, BASIS_BASE_URL=server.base_url).open()
+                for repo, (key, server) in keys.items()
+            ]
+            listed = [[model.id for model in await workspace.list_models()] for workspace in opened]
+            for workspace in opened:
+                await workspace.aclose()
+    assert listed == [["a"], ["b"]]
+    assert here.listings[0].headers["authorization"] == "Bearer sk-first"
+    assert there.listings[0].headers["authorization"] == "Bearer sk-second"
+
+
 async def test_a_provider_without_models_says_so(tmp_path: Path) -> None:
     """RT-30."""
     async with scene(tmp_path, model=None, models=[]) as on:
