@@ -91,6 +91,12 @@ async def test_base_url_makes_a_compatible_endpoint_under_the_same_id() -> None:
     assert definition_of(choice("my-own", base_url="https://h")).id == "my-own"
 
 
+async def test_gateway_in_a_vendors_name_is_not_the_vendor() -> None:
+    """PV-41: what one of them sealed is never sent to the other, nor to another gateway."""
+    choices = (choice(), choice(base_url="https://a.example"), choice(base_url="https://b.example"))
+    assert len({definition_of(chosen).identity for chosen in choices}) == 3
+
+
 async def test_local_server_elsewhere_keeps_finding_out_its_wire() -> None:
     definition = definition_of(choice("ollama", base_url="http://10.0.0.5:11434"))
     assert (definition.wire, definition.label, definition.base_url) == ("auto", "Ollama", "http://10.0.0.5:11434/")

@@ -42,7 +42,7 @@ _decode_type = msgspec.json.Decoder(TypedOnly).decode
 
 
 class _Block:
-    """An open block, where on the wire it is (`part` is -1 for a whole item), and what has been said in it."""
+    """An open block; `part` is the part of its reasoning that was spoken last."""
 
     __slots__ = ("has_delta", "index", "kind", "part")
 
