@@ -6,7 +6,7 @@ import os
 
 from basis_client.errors import ClientError, fields_of
 from basisctl import exit_codes
-from basisctl.opening import open_daemon, the_one
+from basisctl.opening import begins, environment_snapshot, open_daemon, the_one
 from basisctl.render import outcome
 from basisctl.screen import Screen
 from basisctl.visible import one_line
@@ -14,37 +14,46 @@ from basisctl.visible import one_line
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
+    from typing import Any
+
+    from basis_client.blocking import Connection
 
 
 def answer(args: Namespace, *, decision: str, scope: str = "once", reason: str | None = None) -> int:
     """Send the answer and say what came of it. Raises `ClientError`, `Usage`."""
     connection = open_daemon(args, can_approve=True)
-    ask_id = args.ask
-    pending = [fields_of(ask) for ask in connection.request("basis/ask/list").get("asks", ())]
-    if pending and not _is_decided_elsewhere(ask_id, pending):
-        ask_id = str(the_one("waiting question", ask_id, pending, "askId", see="basisctl asks")["askId"])
-    params = {"askId": ask_id, "decision": decision, "scope": scope} | ({"reason": reason} if reason else {})
+    ask = _find(connection, args.ask)
+    _open_workspace(connection, ask)
+    params = {"askId": ask["askId"], "decision": decision, "scope": scope} | ({"reason": reason} if reason else {})
     try:
         result = connection.request("basis/ask/answer", params)
     except ClientError as error:
-        if error.kind != "ask_decided":
-            raise
-        error.message = f"too late: {outcome(error.details).removeprefix('· ')}"
+        if error.kind == "ask_decided":
+            error.message = f"too late: {outcome(error.details).removeprefix('· ')}"
         raise
     screen = Screen(os.environ)
     if args.json:
         import json
 
-        screen.answer(json.dumps({"askId": ask_id, **result}) + "\n")
+        screen.answer(json.dumps({"askId": ask["askId"], **result}) + "\n")
     else:
-        screen.line(f"{one_line(str(result.get('outcome', decision)))}: {one_line(_title(ask_id, pending))}")
+        title = one_line(str(ask.get("title") or ask["askId"]))
+        screen.line(f"{one_line(str(result.get('outcome', decision)))}: {title}")
     return exit_codes.OK
 
 
-def _is_decided_elsewhere(ask_id: str, pending: list[dict[str, object]]) -> bool:
-    """A whole id that is not pending: let the daemon say who decided it."""
-    return not any(str(ask.get("askId")).startswith(ask_id) for ask in pending)
+def _find(connection: Connection, named: str) -> dict[str, Any]:
+    """The ask meant. One that doesn't wait any more is looked for by the daemon, which knows who decided it."""
+    pending = [fields_of(ask) for ask in connection.request("basis/ask/list").get("asks", ())]
+    if not any(begins(str(ask.get("askId")), named) for ask in pending):
+        return {"askId": named}
+    return the_one("waiting question", named, pending, "askId", see="basisctl asks")
 
 
-def _title(ask_id: str, pending: list[dict[str, object]]) -> str:
-    return next((str(ask.get("title")) for ask in pending if ask.get("askId") == ask_id), ask_id)
+def _open_workspace(connection: Connection, ask: dict[str, Any]) -> None:
+    """After a restart nobody may have opened the ask's workspace yet, and its turn needs an environment to go on in.
+    One that is open keeps the environment it has."""
+    path = ask.get("workspace")
+    opened = [fields_of(each).get("path") for each in connection.request("basis/workspace/list").get("workspaces", ())]
+    if path is not None and path not in opened:
+        connection.request("basis/workspace/open", {"path": path, "env": environment_snapshot(os.environ)})

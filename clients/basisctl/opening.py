@@ -10,6 +10,7 @@ import os
 from basis_client.blocking import Connection, open_connection
 from basis_client.errors import NOT_RUNNING, ClientError, fields_of
 from basis_client.handshake import Hello
+from basisctl.render import without_kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,10 +128,15 @@ def find_active_session(connection: Connection, named: str | None, workspace: st
 def the_one(what: str, named: str, among: list[dict[str, Any]], key: str, *, see: str) -> dict[str, Any]:
     """The item whose id is `named` or, if there is only one, begins with it. Raises `Usage`."""
     exact = [item for item in among if item.get(key) == named]
-    matching = exact or [item for item in among if str(item.get(key)).startswith(named)]
+    matching = exact or [item for item in among if begins(str(item.get(key)), named)]
     if len(matching) == 1 and named:
         return matching[0]
     if matching and named:
         ids = ", ".join(str(item[key]) for item in matching[:5])
         raise Usage(f"{named!r} could be {len(matching)} {what}s: {ids}", "type more of the id")
     raise Usage(f"there is no {what} {named!r}", f"see which there are: {see}")
+
+
+def begins(one: str, named: str) -> bool:
+    """Whether `one` begins with what was typed, with or without the word for its kind."""
+    return one.startswith(named) or without_kind(one).startswith(named)

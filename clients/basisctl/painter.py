@@ -7,7 +7,7 @@ what is final, so that a reader never holds half an answer that was begun again.
 from __future__ import annotations
 
 from basis_client.errors import fields_of
-from basisctl.render import BOLD, CYAN, DIM, RED, YELLOW, diff, outcome, who
+from basisctl.render import BOLD, CYAN, DIM, RED, YELLOW, diff, outcome, tool_words, who
 from basisctl.visible import one_line, visible
 
 TYPE_CHECKING = False
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from basisctl.progress import Progress
     from basisctl.screen import Screen
+
+MAX_SUMMARY_CHARACTERS = 200
 
 
 class Painter:
@@ -205,9 +207,10 @@ def ending(event: dict[str, Any]) -> str:
 
 
 def tool_label(item: dict[str, Any]) -> str:
-    name = one_line(str(item.get("toolName", "tool")))
-    summary = one_line(str(item.get("summary", "")))
-    return summary if summary.startswith(name) else f"{name} {summary}".rstrip()
+    """A tool call of the history in a few words; the first text of its input stands in for a summary."""
+    texts = [value for value in fields_of(item.get("input")).values() if value.__class__ is str]
+    summary = str(item.get("summary") or (texts[0] if texts else ""))
+    return tool_words(str(item.get("toolName", "tool")), summary[:MAX_SUMMARY_CHARACTERS])
 
 
 def _header(event: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 from basis_client.errors import fields_of
-from basisctl.render import duration, local_time
+from basisctl.render import duration, local_time, tool_words
 from basisctl.visible import one_line
 
 TYPE_CHECKING = False
@@ -61,7 +61,9 @@ class Progress:
             case "assistant_delta" | "tool_completed":
                 self.say("working")
             case "tool_queued":
-                self._labels[str(event.get("toolCallId"))] = _label(event)
+                self._labels[str(event.get("toolCallId"))] = tool_words(
+                    str(event.get("toolName", "tool")), str(event.get("summary", ""))[:MAX_DETAIL_CHARACTERS]
+                )
             case "tool_started":
                 self.say(self.label(event))
             case "tool_progress":
@@ -93,10 +95,3 @@ class Progress:
                 self.say(self._what or "working")
             case _:
                 pass
-
-
-def _label(event: dict[str, Any]) -> str:
-    """`edit src/app.py`, whether or not the summary names its tool."""
-    name = one_line(str(event.get("toolName", "tool")))
-    summary = one_line(str(event.get("summary", ""))[:MAX_DETAIL_CHARACTERS])
-    return summary if summary.startswith(name) else f"{name} {summary}".rstrip()

@@ -125,11 +125,26 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def short_ids(ids: Sequence[str]) -> dict[str, str]:
-    """Every id with its shortest prefix, of at least `SHORT_ID` characters, that no other id of these shares."""
+    """Every id with its shortest prefix, of at least `SHORT_ID` characters, that no other id of these shares. The word
+    that says what kind of id it is (`agent-`, `ask-`) is left out: `opening.the_one` doesn't need it."""
+    bare = {one: without_kind(one) for one in ids}
     length = SHORT_ID
-    while len({one[:length] for one in ids}) < len(set(ids)):
+    while len({one[:length] for one in bare.values()}) < len(bare):
         length += 1
-    return {one: one[:length] for one in ids}
+    return {one: kept[:length] for one, kept in bare.items()}
+
+
+def without_kind(one: str) -> str:
+    kind, dash, rest = one.partition("-")
+    return rest if dash and kind.isalpha() and rest else one
+
+
+def tool_words(name: str, summary: str) -> str:
+    """`edit src/app.py`, whether or not the summary names its tool."""
+    name, summary = one_line(name), one_line(summary)
+    if summary.startswith(name):
+        return name + summary.removeprefix(name).removeprefix(":")
+    return f"{name} {summary}".rstrip()
 
 
 def who(actor: Any) -> str:
