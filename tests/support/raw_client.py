@@ -1,138 +1,124 @@
-"""A client that knows only the protocol page: a unix socket, `Content-Length` frames and JSON.
+"""A client written from `protocol.md` alone: a socket, Content-Length frames and JSON. No import from the project."""
 
-Imports nothing of the project, so that a test using it shows what a stranger can write. Blocking, for one thread.
-"""
-
+import itertools
 import json
 import socket
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections import deque
 from typing import Any
-
-WAIT_S = 20.0
-"""Bounds every wait. Far more than anything takes, so that a loaded machine fails no test."""
-
-
-class Closed(Exception):
-    """The daemon closed this connection."""
-
-
-class Refused(Exception):
-    """The answer was an error."""
-
-    def __init__(self, error: dict[str, Any]) -> None:
-        super().__init__(error.get("message"))
-        self.code: int = error["code"]
-        self.data: dict[str, Any] = error.get("data") or {}
 
 
 class RawClient:
-    """One connection. `notifications` keeps everything that came unasked, in order."""
+    """One connection. Blocking; every wait is bounded by `timeout_s` seconds and raises `TimeoutError`."""
 
-    def __init__(self, path: Path, *, name: str = "stranger") -> None:
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.connect(str(path))
-        self._name = name
+    def __init__(self, socket_path: str, *, timeout_s: float = 10.0) -> None:
+        self.timeout_s = timeout_s
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.settimeout(timeout_s)
+        try:
+            self.socket.connect(socket_path)
+        except OSError:
+            self.socket.close()
+            raise
+        self.notifications: deque[dict[str, Any]] = deque()
+        self._answers: dict[Any, dict[str, Any]] = {}
         self._buffer = b""
-        self._last_id = 0
-        self._next = 0
-        self.notifications: list[dict[str, Any]] = []
+        self._ids = itertools.count(1)
 
     def __enter__(self) -> "RawClient":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.die()
+        self.socket.close()
 
-    def die(self) -> None:
-        """Be gone without a word, as a killed process is."""
-        self._socket.close()
+    def initialize(self, *, name: str = "raw", approve: bool = True, **hello: Any) -> dict[str, Any]:
+        """The handshake of protocol.md 2. Returns the daemon's half of it."""
+        hello = {"protocolVersions": [1], "client": {"name": name, "kind": "cli"}, "can": {"approve": approve}, **hello}
+        result = self.call("initialize", {"capabilities": {"experimental": {"basis": hello}}})
+        self.notify("initialized", {})
+        return result["capabilities"]["experimental"]["basis"]
 
-    def initialize(self, versions: tuple[int, ...] = (1,)) -> dict[str, Any]:
-        """The handshake; returns what the daemon states about itself."""
-        hello = {
-            "protocolVersions": list(versions),
-            "client": {"name": self._name, "version": "0", "kind": "cli"},
-            "clientId": self._name,
-            "can": {"approve": True},
-        }
-        result = self.call("initialize", {"processId": None, "capabilities": {"experimental": {"basis": hello}}})
-        self.send({"method": "initialized", "params": {}})
-        stated: dict[str, Any] = result["capabilities"]["experimental"]["basis"]
-        return stated
+    def send_bytes(self, data: bytes) -> None:
+        self.socket.sendall(data)
 
-    def call(self, method: str, params: dict[str, Any] | None = None) -> Any:
-        """One request and its answer. Raises `Refused` or `Closed`."""
-        self._last_id += 1
-        self.send({"id": self._last_id, "method": method, "params": params or {}})
-        deadline = time.monotonic() + WAIT_S
+    def send(self, message: Any) -> None:
+        body = json.dumps(message).encode()
+        self.send_bytes(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+
+    def notify(self, method: str, params: Any) -> None:
+        self.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def request(self, method: str, params: Any = None) -> int:
+        """Send a request and return its id; its answer is taken with `answer`."""
+        request_id = next(self._ids)
+        self.send({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params or {}})
+        return request_id
+
+    def answer(self, request_id: Any) -> dict[str, Any]:
+        """The whole answer to a request: with `result` or `error`."""
+        while request_id not in self._answers:
+            self._sort(self.receive())
+        return self._answers.pop(request_id)
+
+    def call(self, method: str, params: Any = None) -> Any:
+        """A request's result. Raises `RuntimeError` with the error."""
+        answer = self.answer(self.request(method, params))
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer["result"]
+
+    def refusal(self, method: str, params: Any = None) -> dict[str, Any]:
+        """The error a request is answered with."""
+        return self.answer(self.request(method, params))["error"]
+
+    def next_notification(self, method: str | None = None) -> dict[str, Any]:
+        """The next notification, or the next of that method; others of them are dropped."""
         while True:
-            message = self._read(deadline)
-            if message.get("id") == self._last_id and "method" not in message:
-                if "error" in message:
-                    raise Refused(message["error"])
-                return message["result"]
-            self.notifications.append(message)
+            while not self.notifications:
+                self._sort(self.receive())
+            notification = self.notifications.popleft()
+            if method in (None, notification["method"]):
+                return notification["params"]
 
-    def send(self, message: dict[str, Any]) -> None:
-        self.send_bytes(json.dumps({"jsonrpc": "2.0", **message}).encode())
+    def events_until(self, kind: str, session_id: str | None = None) -> list[dict[str, Any]]:
+        """Event notifications of a session, up to and with the first whose event is of that type."""
+        events: list[dict[str, Any]] = []
+        while not events or events[-1]["event"]["type"] != kind:
+            params = self.next_notification("basis/session/event")
+            if session_id in (None, params["sessionId"]):
+                events.append(params)
+        return events
 
-    def send_bytes(self, body: bytes) -> None:
-        self._socket.sendall(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+    def receive(self) -> dict[str, Any]:
+        """The next message of any kind. Raises `EOFError` when the daemon has closed the connection."""
+        deadline = time.monotonic() + self.timeout_s
+        while (header_end := self._buffer.find(b"\r\n\r\n")) < 0:
+            self._fill(deadline)
+        length = int(self._buffer[:header_end].lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        while len(self._buffer) < header_end + 4 + length:
+            self._fill(deadline)
+        body, self._buffer = self._buffer[header_end + 4 :][:length], self._buffer[header_end + 4 + length :]
+        return json.loads(body)
 
-    def send_garbage(self, data: bytes) -> None:
-        self._socket.sendall(data)
-
-    def event(self, matches: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The next `basis/session/event` params for which `matches(event)`, waiting for it."""
-        deadline = time.monotonic() + WAIT_S
-        while True:
-            while self._next == len(self.notifications):
-                self.notifications.append(self._read(deadline))
-            message = self.notifications[self._next]
-            self._next += 1
-            if message.get("method") == "basis/session/event" and matches(message["params"]["event"]):
-                params: dict[str, Any] = message["params"]
-                return params
-
-    def event_of_type(self, kind: str) -> dict[str, Any]:
-        return self.event(lambda event: event["type"] == kind)
-
-    def records(self) -> list[dict[str, Any]]:
-        """Every session event received so far, as (seq, time, event)."""
-        return [m["params"] for m in self.notifications if m.get("method") == "basis/session/event"]
-
-    def is_ended(self) -> bool:
-        """Whether the daemon ended this connection, waiting for it to do so."""
+    def is_closed_by_daemon(self) -> bool:
+        """Whether the daemon ends this connection (within the time limit)."""
         try:
             while True:
-                self.notifications.append(self._read(time.monotonic() + WAIT_S))
-        except Closed:
+                self._sort(self.receive())
+        except (EOFError, ConnectionError):
             return True
         except TimeoutError:
             return False
 
-    def _read(self, deadline: float) -> dict[str, Any]:
-        while b"\r\n\r\n" not in self._buffer:
-            self._fill(deadline)
-        header, _, rest = self._buffer.partition(b"\r\n\r\n")
-        length = next(
-            int(line.split(b":")[1]) for line in header.split(b"\r\n") if line.lower().startswith(b"content-length")
-        )
-        while len(rest) < length:
-            self._fill(deadline)
-            rest = self._buffer.partition(b"\r\n\r\n")[2]
-        self._buffer = rest[length:]
-        message: dict[str, Any] = json.loads(rest[:length])
-        return message
+    def _sort(self, message: dict[str, Any]) -> None:
+        if "method" in message:
+            self.notifications.append(message)
+        else:
+            self._answers[message["id"]] = message
 
     def _fill(self, deadline: float) -> None:
-        self._socket.settimeout(max(0.001, deadline - time.monotonic()))
-        try:
-            data = self._socket.recv(65536)
-        except ConnectionError as error:
-            raise Closed from error
+        self.socket.settimeout(max(0.001, deadline - time.monotonic()))
+        data = self.socket.recv(1 << 16)
         if not data:
-            raise Closed
+            raise EOFError("the daemon closed the connection")
         self._buffer += data

@@ -1,0 +1,19 @@
+"""Every handler by method. What is missing here answers `method not found`."""
+
+from collections.abc import Mapping
+
+from basis_daemon.server.methods import asks, daemon, files, models, sessions, turns, workspaces
+from basis_daemon.server.router import Handler, InstantHandler
+from basis_daemon.server.services import Services
+
+INSTANT: Mapping[str, InstantHandler[Services]] = daemon.INSTANT
+
+HANDLERS: Mapping[str, Handler[Services]] = {
+    **daemon.HANDLERS,
+    **workspaces.HANDLERS,
+    **sessions.HANDLERS,
+    **turns.HANDLERS,
+    **asks.HANDLERS,
+    **models.HANDLERS,
+    **files.HANDLERS,
+}
