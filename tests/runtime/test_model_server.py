@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from support import model_server as model_server_module
 from support.model_server import (
     Gate,
