@@ -95,13 +95,14 @@ class Child:
             self.kill_nowait()
             raise
         finally:
-            self._process.poll()
+            self.reap()
 
     def kill_nowait(self) -> None:
-        """SIGKILL everything known to belong to this child."""
+        """SIGKILL everything known to belong to this child; it is reaped when it has gone."""
         if self._process.returncode is None:
             tree.signal_group(self.pid, signal.SIGKILL)
         tree.signal_each(self._members, signal.SIGKILL)
+        self._exited.add_done_callback(lambda _: self.reap())
 
     async def _end(self, grace_s: float) -> None:
         grace_ends = self._loop.time() + grace_s

@@ -14,7 +14,7 @@ import anyio
 from anyio import to_thread
 
 from basis_daemon.processes import tree
-from basis_daemon.processes.children import GRACE_S, Child, ChildLabel
+from basis_daemon.processes.children import GRACE_S, POLL_S, REAP_S, Child, ChildLabel
 from basis_daemon.processes.commands import CommandNotStarted
 
 PIPE = subprocess.PIPE
@@ -160,5 +160,14 @@ def _group_lives(group: int) -> bool:
 
 
 def _kill(groups: Sequence[_LeftBehind]) -> None:
-    for group in groups:
-        tree.signal_each(tree.members(group.leader, known=group.processes), signal.SIGKILL)
+    """SIGKILL until nothing is left, within `REAP_S`."""
+    gives_up = time.monotonic() + REAP_S
+    waiting = list(groups)
+    while waiting and time.monotonic() < gives_up:
+        everything = tree.all_processes()
+        found = [tree.members(group.leader, known=group.processes, among=everything) for group in waiting]
+        waiting = [replace(group, processes=one) for group, one in zip(waiting, found, strict=True) if one]
+        for group in waiting:
+            tree.signal_each(group.processes, signal.SIGKILL)
+        if waiting:
+            time.sleep(POLL_S)

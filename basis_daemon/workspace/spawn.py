@@ -166,7 +166,7 @@ def _same_kind(request: SpawnRequest) -> str:
 
 
 def _rendered(output: CommandOutput) -> str:
-    """The output as the model reads it: bare when one stream says it all, else each under its name, then how it ended."""
+    """The output as the model reads it: bare when one stream says it all, else each by name, and how it ended."""
     notes = [f"[{_outcome(output)}]"] if not output.succeeded else []
     if output.note is not None:
         notes.append(f"[{output.note}]")

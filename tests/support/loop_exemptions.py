@@ -21,6 +21,16 @@ MAY_BLOCK: tuple[tuple[str, frozenset[str], str], ...] = (
         "one short write of the batch that was collected in memory; syncing it is the group-commit thread's work",
     ),
     (
+        "basis_daemon/processes/table.py",
+        frozenset({"_start"}),
+        "starting a child, as the loop's own subprocess calls do: the pipe that is read says whether exec worked",
+    ),
+    (
+        "basis_daemon/processes/children.py",
+        frozenset({"kill_nowait"}),
+        "the last resort of a cancelled ending: a handful of reads from /proc, which is memory",
+    ),
+    (
         "logging/__init__.py",
         frozenset({"emit"}),
         "the test runner captures log lines in place; the daemon hands them to a writer thread through a queue",
