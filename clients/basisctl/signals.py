@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 class Signals:
     """Counts Ctrl-C and makes it wake a `select` on `fileno()`.
 
-    With `first_cancels`, one Ctrl-C is only counted and the second raises `KeyboardInterrupt`; else the first does.
+    The first one raises `KeyboardInterrupt`, unless there is something to cancel: then it is only counted, and the
+    second one raises.
     """
 
-    def __init__(self, *, first_cancels: bool) -> None:
+    def __init__(self) -> None:
         self.interrupts = 0
         self.was_continued = False
-        self._allowed = 1 if first_cancels else 0
+        self.has_something_to_cancel = False
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
@@ -64,7 +65,7 @@ class Signals:
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
         self.interrupts += 1
-        if self.interrupts > self._allowed:
+        if self.interrupts > self.has_something_to_cancel:
             raise KeyboardInterrupt
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:

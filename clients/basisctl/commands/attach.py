@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def main(args: Namespace) -> int:
     workspace = directory(args)
-    with Signals(first_cancels=False) as signals:
+    with Signals() as signals:
         attendance = Attendance(args, signals=signals, workspace=workspace)
         connection = attendance.connect()
         session = find_active_session(connection, args.session, workspace)

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
 def main(args: Namespace) -> int:
     workspace = directory(args)
-    with Signals(first_cancels=True) as signals:
+    with Signals() as signals:
         attendance = Attendance(args, signals=signals, workspace=workspace)
         connection = attendance.connect()
         session_id = str(find_session(connection, args.session, workspace)["sessionId"])
         follower, watching, _ = attendance.follow(connection, session_id)
         watching.begin(follower.attach())
+        signals.has_something_to_cancel = True
         resumed = follower.connection.request("basis/turn/resume", {"sessionId": session_id})
         ended = watching.until_finished(str(resumed["turnId"]))
         follower.connection.close()

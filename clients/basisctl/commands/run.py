@@ -25,10 +25,10 @@ def main(args: Namespace) -> int:
     is_stdin_taken = args.prompt == ["-"]
     prompt = _read_prompt(args)
     workspace = directory(args)
-    with Signals(first_cancels=True) as signals:
+    with Signals() as signals:
         attendance = Attendance(args, signals=signals, workspace=workspace, is_stdin_taken=is_stdin_taken)
         try:
-            return _Run(args, attendance, prompt).main()
+            return _Run(args, attendance, signals, prompt).main()
         except OutputGone:
             attendance.screen.line("the output has no reader any more; the session goes on: basisctl attach")
             raise
@@ -53,9 +53,10 @@ def _read_prompt(args: Namespace) -> str:
 
 
 class _Run:
-    def __init__(self, args: Namespace, attendance: Attendance, prompt: str) -> None:
+    def __init__(self, args: Namespace, attendance: Attendance, signals: Signals, prompt: str) -> None:
         self._args = args
         self._attendance = attendance
+        self._signals = signals
         self._prompt = prompt
 
     def main(self) -> int:
@@ -65,6 +66,7 @@ class _Run:
         follower, watching, _ = self._attendance.follow(connection, session_id)
         watching.begin(follower.attach(None if self._args.session else 0))
         self._attendance.progress.say("sending the prompt")
+        self._signals.has_something_to_cancel = True
         turn_id = self._submit(follower, watching)
         ended = watching.until_finished(turn_id)
         follower.connection.close()
