@@ -2,7 +2,6 @@
 output is kept (runtime.md 5). Not a sandbox: a command that runs can do what its user can.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -56,7 +55,7 @@ class RuntimePolicy:
     def __post_init__(self) -> None:
         for name in ("read_roots", "write_roots", "denied_write_roots"):
             roots: Sequence[Path] = getattr(self, name)
-            object.__setattr__(self, name, tuple(Path(os.path.abspath(root)) for root in roots))
+            object.__setattr__(self, name, tuple(root if root.is_absolute() else root.absolute() for root in roots))
 
     @classmethod
     def workspace_bounded(cls, root: Path, *, allow_shell: bool = False) -> "RuntimePolicy":
