@@ -22,14 +22,12 @@ from basis_daemon.runtime.runtime import ProviderSettings, Runtime, RuntimeBuild
 from basis_daemon.runtime.tools.base import Tool
 from basis_daemon.workspace.agents_md import ContextConfig, WorkspaceContext, discover_context
 from basis_daemon.workspace.config import Config, discover_config
-from basis_daemon.workspace.connection import Connection, UnavailableProvider
+from basis_daemon.workspace.connecting import connect
 from basis_daemon.workspace.discovery import GlobalDir, Inherit, canonical_root, chosen_global_dir
 from basis_daemon.workspace.environment import command_environment, minimal_environment
 from basis_daemon.workspace.host_tools import held
 from basis_daemon.workspace.minting import Opened
 from basis_daemon.workspace.prompt import Append, SystemPrompt, system_prompt
-from basis_daemon.workspace.provider_names import NAMES
-from basis_daemon.workspace.providers import decide_provider
 from basis_daemon.workspace.roster import ToolRoster
 from basis_daemon.workspace.spawn import SpawnTool
 from basis_daemon.workspace.store import identifier_of
@@ -55,6 +53,7 @@ class WorkspaceBuilder:
     roster: ToolRoster = field(default_factory=ToolRoster)
     tools: tuple[Tool, ...] = ()
     socket: str | None = None
+    models_dir: Path | None = None
     overlay: Callable[[Path], str | None] = lambda path: None
 
     def __repr__(self) -> str:
@@ -126,6 +125,10 @@ class WorkspaceBuilder:
     def with_tool_roster(self, roster: ToolRoster) -> "WorkspaceBuilder":
         return replace(self, roster=roster)
 
+    def with_models_dir(self, directory: Path) -> "WorkspaceBuilder":
+        """Where `basisctl pocket install` puts models; by default `<data>/models`."""
+        return replace(self, models_dir=directory)
+
     def with_overlay(self, overlay: Callable[[Path], str | None]) -> "WorkspaceBuilder":
         """Where unsaved text of a file is asked for, by canonical path; tools read it instead of the disk's."""
         return replace(self, overlay=overlay)
@@ -165,7 +168,7 @@ class WorkspaceBuilder:
     async def _assemble(self, found: "_Found", runtime: Runtime, undo: AsyncExitStack) -> Opened:
         """Resolve the provider and register what the workspace adds (OP-1 steps 6 to 9)."""
         root, config = found.root, found.config
-        connection, notices = self._connect(runtime, config, found.snapshot)
+        connection, notices = await connect(runtime, self.settings, config, found.snapshot, models_dir=self.models_dir)
         if connection.is_local:
             with suppress(ProviderSetupError):  # a turn will say so
                 await connection.resolve()
@@ -187,28 +190,6 @@ class WorkspaceBuilder:
             holds=undo,
         )
 
-    def _connect(
-        self, runtime: Runtime, config: Config, environment: Mapping[str, str]
-    ) -> tuple[Connection, list[str]]:
-        """The way to a model. What was asked for and can't be had is kept, not raised: the workspace still opens."""
-        settings = _merged(self.settings, runtime.defaults)
-        model = settings.model or (config.model.value if config.model else None) or runtime.defaults.model
-        own = settings.provider if settings.provider not in NAMES else None
-        instance = runtime.providers.by_id(own) if own else None
-        if instance is not None:
-            return Connection(instance, model=model), []
-        try:
-            decision = decide_provider(
-                settings, config, environment, is_pocket_installed=lambda: runtime.providers.by_id("pocket") is not None
-            )
-            provider = runtime.providers.get(decision.choice)
-        except ProviderSetupError as error:
-            asked_for = settings.provider or (config.provider.value if config.provider else "")
-            hint = f" To fix it, {error.hint}." if error.hint else ""
-            notice = f"No model can be reached: {error}.{hint}"
-            return Connection(UnavailableProvider(asked_for, error), model=model, error=error), [notice]
-        return Connection(provider, model=model, by_default=decision.by_default), decision.notices
-
 
 @dataclass(frozen=True, slots=True)
 class _Found:
@@ -217,12 +198,6 @@ class _Found:
     context: WorkspaceContext
     config: Config
     policy: RuntimePolicy
-
-
-def _merged(own: ProviderSettings, runtime: ProviderSettings) -> ProviderSettings:
-    """What the workspace was told over what its runtime was; a key never leaves the provider it was given for."""
-    names_one = own.provider is not None or own.base_url is not None or own.api_key is not None
-    return own if names_one else replace(runtime, model=own.model)
 
 
 def _snapshot(wanted: Environment) -> Mapping[str, str]:

@@ -29,12 +29,13 @@ from basis_daemon.workspace.provider_names import (
     provider_id,
     variable,
 )
+from basis_protocol.pocket import INTRODUCTION
 
 SPOKEN = {provider: name for provider, name in KEY_VARIABLES.items() if provider in PRESETS}
 """The keyed providers this build can speak to; a key of another one does not decide anything by itself."""
 
 HOW_TO_CONNECT = (
-    f"set one of {', '.join(SPOKEN.values())}, or name a provider in config.json "
+    f"run `basisctl connect`, set one of {', '.join(SPOKEN.values())}, or name a provider in config.json "
     '(for example {"schema": 1, "provider": "ollama"} for a model server on this machine), and open the workspace again'
 )
 HOST = "the host"
@@ -151,14 +152,13 @@ def _embedded_default(config: Config, environment: Mapping[str, str], has_pocket
     """Nobody said anything: take what is always there, and say so."""
     looked_for = ", ".join(SPOKEN.values())
     answering = (
-        "the pocket model answers: a very small model on this machine that often gets facts wrong and can't edit code"
+        f"Until then the pocket model answers. {INTRODUCTION}"
         if has_pocket
-        else "the rehearsal provider answers: it has no model and carries out `!command`, `read PATH`, "
-        "`write PATH: text` and `edit PATH: old -> new` exactly as they are written"
+        else "Until then the rehearsal provider answers: it has no model and carries out `!command`, `read PATH`, "
+        "`write PATH: text` and `edit PATH: old -> new` exactly as they are written."
     )
     notices = [
-        f"No model is connected: no config.json names a provider and none of {looked_for} is set. "
-        f"Until then {answering}.",
+        f"No model is connected: no config.json names a provider and none of {looked_for} is set. {answering}",
         f"To connect a real model, {HOW_TO_CONNECT}.",
         *_passed_over(environment),
     ]

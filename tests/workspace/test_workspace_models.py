@@ -13,9 +13,10 @@ from basis_daemon.workspace.builder import WorkspaceBuilder
 from basis_daemon.workspace.connection import ModelsUnlisted, UnavailableProvider
 from basis_daemon.workspace.workspace import Workspace
 from basis_protocol.events import RunStarted
+from basis_protocol.pocket import ENGINE_MODULE, SMOLLM2
 from support.model_server import ModelServer, says
 from support.sdk import Person, say, scene, stored, with_model_server
-from support.workspaces import bounded, sample_repository
+from support.workspaces import bounded, sample_repository, write_files
 
 pytestmark = pytest.mark.anyio
 
@@ -218,3 +219,34 @@ async def test_a_refused_key_is_told_without_the_key(tmp_path: Path) -> None:
                 await workspace.resolve_model()
     error = caught.value
     assert CANARY not in f"{error} {error.hint} {error.details} {error.__cause__!r} {error.__context__!r}"
+
+
+async def test_a_pocket_model_installed_meanwhile_answers_from_the_next_open_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """local-model.md 4: nothing is loaded to find out, and it is one provider for all workspaces of the runtime."""
+    repo = sample_repository(tmp_path / "repo")
+    models, engine = tmp_path / "models", tmp_path / "engine"
+    write_files(engine, {f"{ENGINE_MODULE}.py": "raise AssertionError('only looked for')"})
+    monkeypatch.syspath_prepend(engine)
+    async with Runtime.builder().with_ephemeral_history().build() as runtime:
+        opening = builder(repo, runtime).with_models_dir(models)
+        async with await opening.open() as before:
+            assert before.provider == "rehearsal"
+
+        file = SMOLLM2.path(models)
+        file.parent.mkdir(parents=True)
+        with file.open("wb") as sparse:
+            sparse.truncate(SMOLLM2.size_bytes)
+        async with await opening.open() as first, await opening.open() as second:
+            assert (first.provider, first.model) == ("pocket", SMOLLM2.id) == (second.provider, second.model)
+            assert "facts wrong" in " ".join(first.notices)
+            assert "edit" not in first.tools
+
+
+async def test_a_pocket_model_asked_for_but_not_installed_is_told_how_to_get(tmp_path: Path) -> None:
+    repo = sample_repository(tmp_path / "repo", {".basis/config.json": {"schema": 1, "provider": "pocket"}})
+
+    async with await builder(repo).with_models_dir(tmp_path / "none").open() as workspace:
+        assert workspace.provider == "pocket"
+        assert "basisctl pocket install" in (workspace.setup_error.hint or "" if workspace.setup_error else "")
