@@ -6,16 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from support.daemon_process import DaemonProcess
+from support.daemon import DaemonProcess
 
 
 @pytest.fixture
-def daemon(clean_environment: Path) -> Iterator[DaemonProcess]:
-    """A running daemon; ended after the test, whatever happened to it."""
+def stopped_daemon(clean_environment: Path, request: pytest.FixtureRequest) -> Iterator[DaemonProcess]:
+    """A daemon's places; whatever runs on them is ended after the test. Its log is shown when the test fails."""
     process = DaemonProcess(clean_environment / "data")
-    process.start()
     yield process
-    process.stop()
+    process.close()
+    request.node.add_report_section("call", "daemon.log", process.log[-20_000:])
+
+
+@pytest.fixture
+def daemon(stopped_daemon: DaemonProcess) -> DaemonProcess:
+    return stopped_daemon.start()
 
 
 @pytest.fixture

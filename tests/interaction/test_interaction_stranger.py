@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from interaction.behaviours import behaviour
-from support.daemon_process import DaemonProcess
+from support.daemon import DaemonProcess
 from support.model_server import ModelServer, calls, says, tool
 from support.raw_client import RawClient, Refused
 
@@ -62,7 +62,7 @@ def test_a_prompt_is_answered_with_events_numbered_from_one(
         outcome = wait(client, session, turn)
     assert outcome["status"] == "ok"
     assert outcome["finalMessage"] == "It waits two seconds."
-    records = client.records()
+    records = client.records
     assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
     seen = types(records)
     assert seen.index("run_started") < seen.index("tool_completed") < seen.index("run_finished")
@@ -78,7 +78,7 @@ def test_two_clients_see_the_same_events_and_a_late_one_the_whole_conversation(
     daemon: DaemonProcess, repository: Path, model: ModelServer
 ) -> None:
     model.script(says("Blue."))
-    with daemon.connect("one") as one, daemon.connect("two") as two, daemon.connect("late") as late:
+    with daemon.connect(name="one") as one, daemon.connect(name="two") as two, daemon.connect(name="late") as late:
         session = open_session(one, repository, model)
         attach(one, session)
         attach(two, session)
@@ -90,11 +90,11 @@ def test_two_clients_see_the_same_events_and_a_late_one_the_whole_conversation(
         late.event_of_type("run_finished")
         shown = late.call("basis/session/history", {"sessionId": session})
 
-    turn = [record for record in one.records() if record["event"]["type"] != "client_attached"]
-    other = [record for record in two.records() if record["event"]["type"] != "client_attached"]
+    turn = [record for record in one.records if record["event"]["type"] != "client_attached"]
+    other = [record for record in two.records if record["event"]["type"] != "client_attached"]
     assert other == turn
     assert replayed["info"]["sessionId"] == session
-    assert [record for record in late.records() if record in turn] == turn
+    assert [record for record in late.records if record in turn] == turn
     assert [(item["kind"], item["text"]) for item in shown["items"]] == [
         ("user", "Which colour?"),
         ("assistant", "Blue."),
@@ -107,21 +107,21 @@ def test_a_client_that_died_in_mid_turn_attaches_again_and_misses_nothing(
     daemon: DaemonProcess, repository: Path, model: ModelServer
 ) -> None:
     model.script(calls(tool("read", {"path": "pump.py"})), says("Because of the delay."))
-    first = daemon.connect("first")
+    first = daemon.connect(name="first")
     session = open_session(first, repository, model)
     attach(first, session)
     turn = prompt(first, session, "Why?")
     last = first.event_of_type("run_started")["seq"]
     first.die()
 
-    with daemon.connect("second") as second:
+    with daemon.connect(name="second") as second:
         assert wait(second, session, turn)["status"] == "ok"
         attach(second, session, after=last)
         second.event_of_type("run_finished")
 
-    seqs = [record["seq"] for record in second.records()]
+    seqs = [record["seq"] for record in second.records]
     assert seqs == list(range(last + 1, last + 1 + len(seqs)))
-    assert types(second.records()).count("assistant_message") == 1
+    assert types(second.records).count("assistant_message") == 1
 
 
 @behaviour("ask_first")
@@ -130,7 +130,7 @@ def test_a_write_waits_for_an_answer_that_a_second_client_may_give(
     daemon: DaemonProcess, repository: Path, model: ModelServer
 ) -> None:
     model.script(calls(tool("write", {"path": "new.txt", "content": "hello\n"})), says("Written."))
-    with daemon.connect("one") as one, daemon.connect("two") as two:
+    with daemon.connect(name="one") as one, daemon.connect(name="two") as two:
         session = open_session(one, repository, model)
         attach(one, session)
         turn = prompt(one, session, "Write new.txt")
@@ -153,7 +153,7 @@ def test_a_write_waits_for_an_answer_that_a_second_client_may_give(
 def test_a_refused_command_never_runs_and_the_model_reads_why(
     daemon: DaemonProcess, repository: Path, model: ModelServer
 ) -> None:
-    model.script(calls(tool("spawn", {"prompt": "!touch ran.txt"})), says("Understood."))
+    model.script(calls(tool("spawn", {"input": "!touch ran.txt"})), says("Understood."))
     with daemon.connect() as client:
         session = open_session(client, repository, model)
         attach(client, session)
@@ -203,26 +203,36 @@ def test_an_ask_survives_kill_9_and_its_answer_carries_the_turn_on(
     [
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"Content-Length: 99999999999\r\n\r\n",
-        b"Content-Length: 8\r\n\r\n\xff\xfe{]]]]]",
         b"\x00" * 20_000,
     ],
 )
 def test_garbage_ends_its_own_connection_and_nobody_elses(daemon: DaemonProcess, garbage: bytes) -> None:
-    with daemon.connect("bystander") as bystander, daemon.connect("rude") as rude:
-        rude.send_garbage(garbage)
+    with daemon.connect(name="bystander") as bystander, daemon.connect(name="rude") as rude:
+        rude.send_bytes(garbage)
 
-        assert rude.is_ended()
+        assert rude.is_closed_by_daemon()
+        assert bystander.call("basis/daemon/ping")["now"]
+    assert daemon.is_running
+
+
+@behaviour("garbage_is_contained")
+@pytest.mark.parametrize("body", [b"\xff\xfe{]]]]]", b"{", b"[]", b'"text"', b"null"])
+def test_a_frame_that_is_no_message_is_answered_with_an_error(daemon: DaemonProcess, body: bytes) -> None:
+    with daemon.connect() as bystander, daemon.connect() as odd:
+        odd.send_bytes(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+
+        assert odd.answer(None)["error"]["code"] in (-32700, -32600)
         assert bystander.call("basis/daemon/ping")["now"]
     assert daemon.is_running
 
 
 @behaviour("garbage_is_contained")
 def test_exit_ends_one_connection_only(daemon: DaemonProcess) -> None:
-    with daemon.connect("bystander") as bystander, daemon.connect("leaver") as leaver:
+    with daemon.connect(name="bystander") as bystander, daemon.connect(name="leaver") as leaver:
         leaver.call("shutdown")
-        leaver.send({"method": "exit"})
+        leaver.notify("exit", None)
 
-        assert leaver.is_ended()
+        assert leaver.is_closed_by_daemon()
         assert bystander.call("basis/daemon/ping")["now"]
     assert daemon.is_running
 
@@ -238,7 +248,7 @@ def test_a_request_before_the_handshake_is_refused(daemon: DaemonProcess) -> Non
 @behaviour("versions_are_named")
 def test_a_client_of_another_version_is_told_both_ranges(daemon: DaemonProcess) -> None:
     with RawClient(daemon.socket) as client, pytest.raises(Refused) as refusal:
-        client.initialize(versions=(98, 99))
+        client.initialize(protocolVersions=[98, 99])
 
     assert refusal.value.data["kind"] == "protocol_version"
     assert "98" in str(refusal.value)

@@ -36,6 +36,10 @@ class DaemonProcess:
         assert self.process is not None, "the daemon was not started"
         return self.process.pid
 
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
     def spawn(self, *arguments: str) -> "subprocess.Popen[bytes]":
         """Start one more daemon process on these places; it may find that there is one."""
         self.data.mkdir(parents=True, exist_ok=True)

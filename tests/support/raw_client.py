@@ -8,10 +8,19 @@ from collections import deque
 from typing import Any
 
 
+class Refused(RuntimeError):
+    """A request was answered with an error: its `code`, and `data` with its `kind`."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(f"{error.get('message')} {error.get('data', '')}")
+        self.code: int = error["code"]
+        self.data: dict[str, Any] = error.get("data") or {}
+
+
 class RawClient:
     """One connection. Blocking; every wait is bounded by `timeout_s` seconds and raises `TimeoutError`."""
 
-    def __init__(self, socket_path: str, *, timeout_s: float = 10.0) -> None:
+    def __init__(self, socket_path: str, *, timeout_s: float = 30.0) -> None:
         self.timeout_s = timeout_s
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(timeout_s)
@@ -21,6 +30,8 @@ class RawClient:
             self.socket.close()
             raise
         self.notifications: deque[dict[str, Any]] = deque()
+        self.records: list[dict[str, Any]] = []
+        """Params of every session event that was ever read from this connection."""
         self._answers: dict[Any, dict[str, Any]] = {}
         self._buffer = b""
         self._ids = itertools.count(1)
@@ -37,6 +48,10 @@ class RawClient:
         result = self.call("initialize", {"capabilities": {"experimental": {"basis": hello}}})
         self.notify("initialized", {})
         return result["capabilities"]["experimental"]["basis"]
+
+    def die(self) -> None:
+        """Be gone without a word, as a killed process is."""
+        self.socket.close()
 
     def send_bytes(self, data: bytes) -> None:
         self.socket.sendall(data)
@@ -61,10 +76,10 @@ class RawClient:
         return self._answers.pop(request_id)
 
     def call(self, method: str, params: Any = None) -> Any:
-        """A request's result. Raises `RuntimeError` with the error."""
+        """A request's result. Raises `Refused`."""
         answer = self.answer(self.request(method, params))
         if "error" in answer:
-            raise RuntimeError(answer["error"])
+            raise Refused(answer["error"])
         return answer["result"]
 
     def refusal(self, method: str, params: Any = None) -> dict[str, Any]:
@@ -88,6 +103,10 @@ class RawClient:
             if session_id in (None, params["sessionId"]):
                 events.append(params)
         return events
+
+    def event_of_type(self, kind: str) -> dict[str, Any]:
+        """The next event notification of that type; those before it are passed over."""
+        return self.events_until(kind)[-1]
 
     def receive(self) -> dict[str, Any]:
         """The next message of any kind. Raises `EOFError` when the daemon has closed the connection."""
@@ -113,6 +132,8 @@ class RawClient:
     def _sort(self, message: dict[str, Any]) -> None:
         if "method" in message:
             self.notifications.append(message)
+            if message["method"] == "basis/session/event":
+                self.records.append(message["params"])
         else:
             self._answers[message["id"]] = message
 
