@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -94,21 +95,40 @@ def _calls_of_a_life(root: Path) -> int:
     return len(disk.calls)
 
 
+def _disk_that_fails_once(number: int, *, half_writes: bool) -> FaultyDisk:
+    disk, calls = FaultyDisk(), count()
+    disk.half_writes = half_writes
+
+    def fault(name: str, path: str) -> None:
+        if next(calls) == number:
+            raise OSError(errno.ENOSPC, "no space left")
+
+    disk.fault = fault
+    return disk
+
+
+def _disk_that_dies(number: int, *, half_writes: bool) -> FaultyDisk:
+    """From one call on nothing reaches it; the first write to fail may still write half."""
+    disk, calls = FaultyDisk(), count()
+    disk.half_writes = half_writes
+
+    def fault(name: str, path: str) -> None:
+        call = next(calls)
+        disk.half_writes &= call <= number
+        if call >= number:
+            raise OSError(errno.EIO, "gone")
+
+    disk.fault = fault
+    return disk
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("half_writes", [False, True], ids=["nothing written", "half written"])
 def test_a_call_that_fails_once_loses_nothing(tmp_path: Path, half_writes: bool) -> None:
     """Whichever call fails, its step raises `StoreError`, the rest still loads, and trying again succeeds."""
     for number in range(_calls_of_a_life(tmp_path / "counted")):
         root = tmp_path / f"store-{number}"
-        disk = FaultyDisk()
-        disk.half_writes = half_writes
-
-        def fail_once(name: str, path: str, disk: FaultyDisk = disk, number: int = number) -> None:
-            if len(disk.calls) == number + 1:
-                raise OSError(errno.ENOSPC, "no space left")
-
-        disk.fault = fail_once
-        store = FileStore(root, disk=disk)
+        store = FileStore(root, disk=_disk_that_fails_once(number, half_writes=half_writes))
         script = Script(store)
         failures: list[int] = []
 
@@ -124,29 +144,21 @@ def test_a_call_that_fails_once_loses_nothing(tmp_path: Path, half_writes: bool)
         store.close()
 
 
+class Dead(Exception):
+    """The process that wrote is no more."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("half_writes", [False, True], ids=["nothing written", "half written"])
 def test_a_life_cut_short_at_any_call_leaves_what_was_promised(tmp_path: Path, half_writes: bool) -> None:
-    """From one call on nothing reaches the disk, as when the process is killed; the next process carries on."""
-
-    class Dead(Exception):
-        pass
+    """As when the process is killed at that call; the next process carries on."""
 
     def die() -> None:
         raise Dead
 
     for number in range(_calls_of_a_life(tmp_path / "counted")):
         root = tmp_path / f"store-{number}"
-        disk = FaultyDisk()
-        disk.half_writes = half_writes
-
-        def fail_from_then_on(name: str, path: str, disk: FaultyDisk = disk, number: int = number) -> None:
-            if len(disk.calls) > number:
-                disk.half_writes &= len(disk.calls) == number + 1
-                raise OSError(errno.EIO, "gone")
-
-        disk.fault = fail_from_then_on
-        script = Script(FileStore(root, disk=disk))
+        script = Script(FileStore(root, disk=_disk_that_dies(number, half_writes=half_writes)))
         with contextlib.suppress(Dead):
             script.run(die)
         if script.log is not None:
@@ -159,9 +171,8 @@ def test_a_life_cut_short_at_any_call_leaves_what_was_promised(tmp_path: Path, h
         carried_on = Script(later)
         carried_on.log, carried_on.is_created = later.open("agent-1")[1], True
         carried_on.entries, carried_on.turns = script.entries, script.turns
-        carried_on.step("append")
-        carried_on.step("save")
-        carried_on.step("sync")
+        for step in ("append", "save", "sync"):
+            carried_on.step(step)
         carried_on.check(FileStore(root))
         carried_on.log.close()
         later.close()
@@ -339,6 +350,20 @@ def test_a_conversation_closed_during_a_sync_is_left_to_its_next_owner(tmp_path:
     assert "replace" not in [name for name, path in disk.calls if path.endswith("/agent.json")]
     assert other.peek("agent-1").record.name == "theirs"
     other.close()
+
+
+def test_a_conversation_forgotten_right_after_it_was_closed_leaves_no_complaint(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The sync that was still to come finds nothing, and that is fine."""
+    store = FileStore(tmp_path / "store")
+    log = store.create(stored())
+    log.append(EntryAdded(said(0)))
+    log.close()
+    store.forget("agent-1")
+    store.close()
+
+    assert caplog.records == []
 
 
 def test_a_log_that_something_else_wrote_to_is_not_written_to(tmp_path: Path) -> None:

@@ -5,34 +5,40 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import anyio
 import pytest
 
-from basis_daemon.errors import StoreError
 from basis_daemon.runtime.store.sync import GroupCommit
 
 pytestmark = pytest.mark.anyio
 
 
 class Target:
-    """Counts its flushes. A flush lasts until `go_on` is set."""
+    """Counts its syncs. One lasts until `go_on` is set, and fails with `error`, if any."""
 
-    def __init__(self, *, held: bool = False) -> None:
+    def __init__(self, *, held: bool = False, calls: int = 1) -> None:
         self.flushes = 0
         self.times: list[float] = []
         self.began = threading.Event()
         self.go_on = threading.Event()
         self.error: Exception | None = None
+        self._calls = calls
         if not held:
             self.go_on.set()
 
-    def flush(self) -> None:
+    def begin_flush(self) -> list[Callable[[], None]]:
+        return [self._sync] * self._calls
+
+    def end_flush(self, error: Exception | None) -> Exception | None:
+        self.flushes += 1
+        return error
+
+    def _sync(self) -> None:
         self.times.append(time.monotonic())
         self.began.set()
         assert self.go_on.wait(10)
-        self.flushes += 1
         if self.error is not None:
             raise self.error
 
@@ -87,24 +93,47 @@ async def test_asking_does_not_wait_for_the_delay(commits: GroupCommit) -> None:
     assert target.flushes == 1
 
 
-async def test_those_who_wait_go_ahead_of_those_who_are_only_due(commits: GroupCommit) -> None:
-    """Yet what is due has its turn in between, so that its bound holds under load."""
-    blocker, asked, asked_too, due = Target(held=True), Target(), Target(), Target()
-    eager = GroupCommit(delay_s=0)
+async def test_the_calls_of_one_round_run_side_by_side(commits: GroupCommit) -> None:
+    """One commit of the file system's journal serves them all: neither waits for the other to end."""
+    one, other = Target(held=True), Target(held=True)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(eager.commit, blocker)
-            await blocker.has_begun()
-            eager.mark(due)
-            tasks.start_soon(eager.commit, asked)
-            tasks.start_soon(eager.commit, asked_too)
-            await asyncio.sleep(0)
-            blocker.go_on.set()
-    await asyncio.to_thread(eager.close)
+            tasks.start_soon(commits.commit, one)
+            tasks.start_soon(commits.commit, other)
+            await one.has_begun()
+            one.go_on.set()
+            await other.has_begun()
+            other.go_on.set()
 
-    order = sorted((asked, asked_too, due), key=lambda target: target.times[0])
-    assert order.index(due) < 2
-    assert due.flushes == 1
+
+async def test_a_target_with_nothing_to_sync_is_told_at_once(commits: GroupCommit) -> None:
+    target = Target(calls=0)
+    with anyio.fail_after(5):
+        await commits.commit(target)
+    assert (target.flushes, target.times) == (1, [])
+
+
+async def test_more_calls_than_threads_are_all_made(commits: GroupCommit) -> None:
+    """Twenty sessions that end a turn together."""
+    targets = [Target(calls=3) for _ in range(20)]
+    with anyio.fail_after(5):
+        await asyncio.gather(*(commits.commit(target) for target in targets))
+    assert [(target.flushes, len(target.times)) for target in targets] == [(1, 3)] * 20
+
+
+async def test_nobody_waits_for_a_slower_one_of_the_same_round(commits: GroupCommit) -> None:
+    """Each is told as soon as its own calls are done."""
+    before, slow, quick = Target(held=True), Target(held=True), Target()
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(commits.commit, before)
+            await before.has_begun()
+            tasks.start_soon(commits.commit, slow)
+            await asyncio.sleep(0)
+            before.go_on.set()
+            await commits.commit(quick)
+            assert slow.flushes == 0
+            slow.go_on.set()
 
 
 async def test_a_failure_reaches_those_who_wait_for_it_and_nobody_else(
@@ -112,12 +141,12 @@ async def test_a_failure_reaches_those_who_wait_for_it_and_nobody_else(
 ) -> None:
     """The thread goes on; an unexpected error is told like an expected one."""
     broken, sound = Target(), Target()
-    for error in (StoreError("broken"), RuntimeError("a bug")):
+    for error in (OSError(5, "broken"), RuntimeError("a bug")):
         broken.error = error
         with anyio.fail_after(5):
             told, fine = await asyncio.gather(commits.commit(broken), commits.commit(sound), return_exceptions=True)
         assert (told, fine) == (error, None)
-    assert len(caplog.records) == 2
+    assert len(caplog.records) == 3  # the bug with its traceback
 
 
 async def test_a_waiter_that_gives_up_disturbs_nobody(commits: GroupCommit) -> None:

@@ -6,6 +6,7 @@ They stand in for `basis_daemon.runtime.store.disk.Disk`, which is passed to a s
 import os
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,55 +24,66 @@ class FaultyDisk(Disk):
         self.fault = fault or _no_fault
         self.half_writes = False
         self.calls: list[tuple[str, str]] = []
+        self.turn: AbstractContextManager[object] = nullcontext()
         self._paths: dict[int, str] = {}
 
     def open(self, path: str, flags: int) -> int:
-        if flags & (os.O_CREAT | os.O_WRONLY | os.O_RDWR):
-            self._before("open", path)
-        fd = super().open(path, flags)
-        self._paths[fd] = path
-        return fd
+        with self.turn:
+            if flags & (os.O_CREAT | os.O_WRONLY | os.O_RDWR):
+                self._before("open", path)
+            fd = super().open(path, flags)
+            self._paths[fd] = path
+            return fd
 
     def write(self, fd: int, data: memoryview) -> int:
-        try:
-            self._before("write", self._paths[fd])
-        except OSError:
-            if self.half_writes:
-                super().write(fd, data[: len(data) // 2])
-            raise
-        return super().write(fd, data)
+        with self.turn:
+            try:
+                self._before("write", self._paths[fd])
+            except OSError:
+                if self.half_writes:
+                    super().write(fd, data[: len(data) // 2])
+                raise
+            return super().write(fd, data)
 
     def pwrite(self, fd: int, data: memoryview, offset: int) -> int:
-        self._before("pwrite", self._paths[fd])
-        return super().pwrite(fd, data, offset)
+        with self.turn:
+            self._before("pwrite", self._paths[fd])
+            return super().pwrite(fd, data, offset)
 
     def truncate(self, fd: int, size: int) -> None:
-        self._before("truncate", self._paths[fd])
-        super().truncate(fd, size)
+        with self.turn:
+            self._before("truncate", self._paths[fd])
+            super().truncate(fd, size)
 
     def sync_data(self, fd: int) -> None:
-        self._before("sync_data", self._paths[fd])
-        super().sync_data(fd)
+        with self.turn:
+            self._before("sync_data", self._paths[fd])
+            super().sync_data(fd)
 
     def sync(self, fd: int) -> None:
-        self._before("sync", self._paths[fd])
-        super().sync(fd)
+        with self.turn:
+            self._before("sync", self._paths[fd])
+            super().sync(fd)
 
     def replace(self, source: str, target: str) -> None:
-        self._before("replace", target)
-        super().replace(source, target)
+        with self.turn:
+            self._before("replace", target)
+            super().replace(source, target)
 
     def unlink(self, path: str) -> None:
-        self._before("unlink", path)
-        super().unlink(path)
+        with self.turn:
+            self._before("unlink", path)
+            super().unlink(path)
 
     def mkdir(self, path: str) -> None:
-        self._before("mkdir", path)
-        super().mkdir(path)
+        with self.turn:
+            self._before("mkdir", path)
+            super().mkdir(path)
 
     def remove_tree(self, path: str) -> None:
-        self._before("remove_tree", path)
-        super().remove_tree(path)
+        with self.turn:
+            self._before("remove_tree", path)
+            super().remove_tree(path)
 
     def count(self, name: str) -> int:
         return sum(called == name for called, _ in self.calls)
@@ -116,7 +128,7 @@ class ForgetfulDisk(FaultyDisk):
     def __init__(self, root: Path) -> None:
         super().__init__(self._note)
         self._root = str(root)
-        self._guard = threading.RLock()
+        self.turn = threading.RLock()  # one call at a time, so that what is noted belongs together
         self._safe: dict[int, bytes] = {}
         self._names: list[_Name] = []
         self._held: list[int] = []  # keeps the inodes of replaced files from being given to new ones
@@ -125,32 +137,38 @@ class ForgetfulDisk(FaultyDisk):
         """Set by the test to what the store has promised so far."""
 
     def open(self, path: str, flags: int) -> int:
-        is_new = bool(flags & os.O_CREAT) and not os.path.lexists(path)
-        fd = super().open(path, flags)
-        if is_new:
-            self._names.append(_Name(path, os.fstat(fd).st_ino))
-        return fd
+        with self.turn:
+            is_new = bool(flags & os.O_CREAT) and not os.path.lexists(path)
+            fd = super().open(path, flags)
+            if is_new:
+                self._names.append(_Name(path, os.fstat(fd).st_ino))
+            return fd
 
     def replace(self, source: str, target: str) -> None:
-        self._held.append(os.open(source, os.O_RDONLY))
-        super().replace(source, target)
-        self._names.append(_Name(target, os.fstat(self._held[-1]).st_ino, source))
+        with self.turn:
+            self._held.append(os.open(source, os.O_RDONLY))
+            super().replace(source, target)
+            self._names.append(_Name(target, os.fstat(self._held[-1]).st_ino, source))
 
     def unlink(self, path: str) -> None:
-        super().unlink(path)
-        self._names.append(_Name(path, None))
+        with self.turn:
+            super().unlink(path)
+            self._names.append(_Name(path, None))
 
     def mkdir(self, path: str) -> None:
-        super().mkdir(path)
-        self._names.append(_Name(path, None, is_directory=True))
+        with self.turn:
+            super().mkdir(path)
+            self._names.append(_Name(path, None, is_directory=True))
 
     def sync_data(self, fd: int) -> None:
-        super().sync_data(fd)
-        self._synced(fd)
+        with self.turn:
+            super().sync_data(fd)
+            self._synced(fd)
 
     def sync(self, fd: int) -> None:
-        super().sync(fd)
-        self._synced(fd)
+        with self.turn:
+            super().sync(fd)
+            self._synced(fd)
 
     def release(self) -> None:
         for fd in self._held:
@@ -158,17 +176,15 @@ class ForgetfulDisk(FaultyDisk):
 
     def _synced(self, fd: int) -> None:
         path = self._paths[fd]
-        with self._guard:
-            if not os.path.isdir(path):
-                self._safe[os.fstat(fd).st_ino] = Path(f"/proc/self/fd/{fd}").read_bytes()
-                return
-            for name in self._names:
-                name.is_synced |= os.path.dirname(name.path) == path
+        if not os.path.isdir(path):
+            self._safe[os.fstat(fd).st_ino] = Path(f"/proc/self/fd/{fd}").read_bytes()
+            return
+        for name in self._names:
+            name.is_synced |= os.path.dirname(name.path) == path
 
     def _note(self, name: str, path: str) -> None:
-        with self._guard:
-            call = f"{name} {os.path.relpath(path, self._root)}"
-            self.moments.append(Moment(call, self.promised, list(self._outcomes())))
+        call = f"{name} {os.path.relpath(path, self._root)}"
+        self.moments.append(Moment(call, self.promised, list(self._outcomes())))
 
     def _outcomes(self) -> Iterator[dict[str, bytes]]:
         present = {os.stat(path).st_ino: path.read_bytes() for path in Path(self._root).rglob("*") if path.is_file()}

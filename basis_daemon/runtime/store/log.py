@@ -1,7 +1,7 @@
 """The open log of one conversation on disk: appends, the record beside it, and what is not on the disk yet.
 
 Owns the append file and the conversation's lease. `append` and `save` are called on the owner's thread, an event loop
-as a rule, and are a few small system calls; `flush` runs on the store's sync thread. Does not read: see `recovery.py`.
+as a rule, and are a few small system calls; a flush runs on the store's sync threads. Does not read: see `recovery.py`.
 """
 
 import contextlib
@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from basis_daemon.errors import CorruptStore, StoreError
@@ -55,8 +56,8 @@ class FileLog:
         "_directory",
         "_disk",
         "_fd",
+        "_flushing",
         "_is_closed",
-        "_is_flushing",
         "_is_suspect",
         "_is_torn",
         "_lease",
@@ -81,7 +82,7 @@ class FileLog:
         self._is_torn = end.file_bytes > end.whole_bytes
         self._unsynced: _Unsynced | None = None
         self._is_suspect = False  # a sync failed: the system may have dropped what it could not write
-        self._is_flushing = False
+        self._flushing: _Unsynced | None = None
         self._is_closed = False
 
     @property
@@ -133,7 +134,7 @@ class FileLog:
 
     async def sync(self) -> None:
         with self._lock:
-            if self._unsynced is None and not self._is_flushing:
+            if self._unsynced is None and self._flushing is None:
                 return
         try:
             await self._commits.commit(self)
@@ -146,9 +147,9 @@ class FileLog:
                 return
             self._is_closed = True
             is_dirty = self._unsynced is not None
-            if not is_dirty and not self._is_flushing:
+            if not is_dirty and self._flushing is None:
                 self._drop_descriptor()
-        # From here on `flush` only syncs; what another process does to the files now is not touched.
+        # From here on a flush only syncs; what another process does to the files now is not touched.
         self._lease.release()
         if is_dirty:
             self._commits.mark(self)
@@ -212,36 +213,40 @@ class FileLog:
             with contextlib.suppress(OSError):  # nothing unsynced goes through this descriptor any more
                 self._disk.close(fd)
 
-    # --- on the sync thread ---
+    # --- on the threads of `GroupCommit` ---
 
-    def flush(self) -> None:
-        """Sync what was written before this call; then the record gets its final name. Raises `StoreError`."""
+    def begin_flush(self) -> Sequence[Callable[[], None]]:
+        """What makes everything written so far safe. The three are independent: a record has its final name only
+        after all of them."""
         with self._lock:
-            batch, self._unsynced = self._unsynced, None
-            if batch is None:
-                return
-            self._is_flushing = True
+            batch = self._flushing = self._unsynced
+            self._unsynced = None
             fd = self._fd
             is_suspect = self._is_suspect and not self._is_closed
-        try:
-            if is_suspect:
-                self._write_again(batch)
-            self._sync(batch, fd)
-        except OSError as error:
-            is_gone = self._is_closed and isinstance(error, FileNotFoundError)  # forgotten, or the next owner's now
-            self._after(batch, None if is_gone else error)
-            if not is_gone:
-                raise failed("sync", self._directory, error) from error
-        else:
-            self._after(batch, None)
-
-    def _sync(self, batch: _Unsynced, fd: int | None) -> None:
-        if batch.lines and fd is not None:
-            self._disk.sync_data(fd)
-        if batch.record is not None:
-            sync_path(self._disk, f"{self._directory}/{NEWER}")
+        if batch is None:
+            return ()
+        if is_suspect:
+            self._write_again(batch)
+        calls: list[Callable[[], None]] = []
         if batch.directory:
-            sync_path(self._disk, self._directory)
+            calls.append(lambda: self._sync_names(batch))
+        if batch.record is not None:
+            calls.append(lambda: sync_path(self._disk, f"{self._directory}/{NEWER}"))
+        if batch.lines and fd is not None:
+            calls.append(lambda: self._disk.sync_data(fd))
+        return calls
+
+    def end_flush(self, error: Exception | None) -> Exception | None:
+        if self._is_closed and isinstance(error, FileNotFoundError):
+            error = None  # the conversation was forgotten, or the next owner gave the record its final name
+        with self._lock:
+            batch, self._flushing = self._flushing, None
+            if batch is not None:
+                self._settle(batch, is_safe=error is None)
+        return failed("sync", self._directory, error) if isinstance(error, OSError) else error
+
+    def _sync_names(self, batch: _Unsynced) -> None:
+        sync_path(self._disk, self._directory)
         if batch.parent:
             sync_path(self._disk, os.path.dirname(self._directory))
 
@@ -261,18 +266,15 @@ class FileLog:
             if batch.record is not None and is_newest and not self._is_closed:
                 write_newer(self._disk, self._directory, batch.record)
 
-    def _after(self, batch: _Unsynced, error: OSError | None) -> None:
-        with self._lock:
-            self._is_flushing = False
-            self._is_suspect = error is not None
-            if error is not None:
-                if not self._is_closed:
-                    self._pending().older(batch)
-            else:
-                self._synced_bytes += sum(map(len, batch.lines))
-                self._promote(batch)
-            if self._unsynced is None or (self._is_closed and error is not None):
-                self._drop_descriptor()
+    def _settle(self, batch: _Unsynced, *, is_safe: bool) -> None:
+        self._is_suspect = not is_safe
+        if is_safe:
+            self._synced_bytes += sum(map(len, batch.lines))
+            self._promote(batch)
+        elif not self._is_closed:
+            self._pending().older(batch)
+        if self._unsynced is None or (self._is_closed and not is_safe):
+            self._drop_descriptor()
 
     def _promote(self, batch: _Unsynced) -> None:
         is_newest = self._unsynced is None or self._unsynced.record is None
