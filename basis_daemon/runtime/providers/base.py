@@ -174,6 +174,8 @@ class Limits:
     """Every consequential call is put to a person, whatever was remembered or whichever mode is on."""
     tools: frozenset[str] | None = None
     """The only tools this provider may be offered; `None` is all."""
+    new_files_only: bool = False
+    """A call that would change a file that is already there is refused before anybody is asked."""
 
 
 class Provider(Protocol):
@@ -300,6 +302,9 @@ class _Open:
         )
 
 
+_tool_input = msgspec.json.Decoder(dict[str, Json])
+
+
 def parse_tool_input(text: str) -> tuple[dict[str, Json], str | None]:
     """Parse a call's accumulated argument text: `(input, None)`, or `({}, text)` when it is no JSON object.
 
@@ -308,7 +313,6 @@ def parse_tool_input(text: str) -> tuple[dict[str, Json], str | None]:
     if not text.strip():
         return {}, None
     try:
-        value = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+        return _tool_input.decode(text), None
+    except (msgspec.DecodeError, RecursionError):  # the latter: nested deeper than anything can be read
         return {}, text
-    return (value, None) if isinstance(value, dict) else ({}, text)
