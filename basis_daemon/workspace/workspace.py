@@ -87,7 +87,7 @@ class Workspace:
         """The runtime its runs are minted on; reaching past the workspace is supported."""
         return self._opened.runtime
 
-    engine = mentra_runtime = runtime
+    engine = runtime
 
     @property
     def provider(self) -> str:
