@@ -100,7 +100,7 @@ class Connection:
     # --- the wire -----------------------------------------------------------------------------------------------
 
     def _send(self, message: dict[str, Any], timeout_s: float) -> None:
-        body = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+        body = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         if len(body) > MAX_FRAME_BYTES:
             raise ClientError(
                 f"a message of {len(body)} bytes is over the limit of {MAX_FRAME_BYTES}",
@@ -111,6 +111,8 @@ class Connection:
         try:
             self._socket.sendall(encode(body))
         except TimeoutError as error:
+            # Half a frame is on its way: nothing sent after it would be understood.
+            self._socket.shutdown(socket.SHUT_RDWR)
             raise ClientError("the daemon takes no input", kind=TIMED_OUT) from error
         except OSError as error:
             raise _lost() from error

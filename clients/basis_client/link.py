@@ -24,7 +24,7 @@ class _Message(msgspec.Struct):
     method: str | None = None
     params: msgspec.Raw = msgspec.Raw(b"{}")
     result: msgspec.Raw = msgspec.Raw(b"null")
-    error: msgspec.Raw | None = None
+    error: msgspec.Raw = msgspec.Raw(b"")
 
 
 class _Waiting(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ class Link(asyncio.Protocol):
             )
 
     def _answer(self, waiting: _Waiting, message: _Message) -> None:
-        if message.error is not None:
+        if message.error:
             waiting.answer.set_exception(ClientError.from_wire(msgspec.json.decode(message.error)))
             return
         result = bytes(message.result)

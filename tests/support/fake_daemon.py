@@ -60,6 +60,8 @@ class FakeConnection:
     def __init__(self, daemon: "FakeDaemon", accepted: socket.socket) -> None:
         self.daemon = daemon
         self.hello: Json = {}
+        self.owed: dict[str, int] = {}
+        """Where the replay after an attach begins, by session."""
         self._socket = accepted
         self._writing = threading.Lock()
 
@@ -111,6 +113,7 @@ class FakeSession:
         self.workspace = workspace
         self.journal: list[Json] = []
         self.watchers: list[FakeConnection] = []
+        self.emitting = threading.RLock()
         self.turn: Json | None = None
         self.state = "idle"
         self.asks: dict[str, Json] = {}
@@ -121,15 +124,12 @@ class FakeSession:
 
     def emit(self, kind: str, /, **fields: Any) -> Json:
         """Append an event and send it to whoever watches."""
-        record = {
-            "sessionId": self.id,
-            "seq": len(self.journal) + 1,
-            "time": NOW,
-            "event": {"type": kind, **fields},
-        }
-        self.journal.append(record)
-        for watcher in list(self.watchers):
-            watcher.send({"method": "basis/session/event", "params": record})
+        with self.emitting:
+            seq = len(self.journal) + 1
+            record = {"sessionId": self.id, "seq": seq, "time": NOW, "event": {"type": kind, **fields}}
+            self.journal.append(record)
+            for watcher in list(self.watchers):
+                watcher.send({"method": "basis/session/event", "params": record})
         return record
 
     def resend(self, seq: int) -> None:
@@ -269,7 +269,7 @@ class FakeDaemon:
         if session is None:
             return
         if method == "basis/session/attach":
-            self._replay(connection, session, params.get("afterSeq"))
+            self._replay(connection, session)
         elif method in ("basis/session/prompt", "basis/turn/resume") and session.turn is not None:
             turn_id = session.turn["turnId"]
             self._spawn(lambda: self.on_turn(session, turn_id))
@@ -315,16 +315,18 @@ class FakeDaemon:
         result = {"info": info(session), "asks": list(session.asks.values())}
         if session.turn is not None:
             result["turn"] = session.turn
-        if after_seq is None or after_seq + 1 < session.kept_from:
+        needs_snapshot = after_seq is None or after_seq + 1 < session.kept_from
+        connection.owed[session.id] = head if needs_snapshot else after_seq
+        if needs_snapshot:
             return {**result, "seq": head, "snapshot": {"items": [], "reset": after_seq is not None}}
         return {**result, "seq": after_seq}
 
-    def _replay(self, connection: FakeConnection, session: FakeSession, after_seq: int | None) -> None:
-        if after_seq is not None and after_seq + 1 >= session.kept_from:
-            for record in session.journal[after_seq:]:
+    def _replay(self, connection: FakeConnection, session: FakeSession) -> None:
+        with session.emitting:
+            for record in session.journal[connection.owed[session.id] :]:
                 connection.send({"method": "basis/session/event", "params": record})
-        if connection not in session.watchers:
-            session.watchers.append(connection)
+            if connection not in session.watchers:
+                session.watchers.append(connection)
 
     def _prompt(self, connection: FakeConnection, params: Json) -> Json:
         session = self._session(params)

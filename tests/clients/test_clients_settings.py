@@ -1,0 +1,76 @@
+"""`basisctl connect`: the person's config.json."""
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from support.command_line import basisctl
+
+
+@pytest.fixture
+def config(clean_environment: Path) -> Path:
+    return clean_environment / "config_home" / "basis" / "config.json"
+
+
+def test_provider_is_written_privately_and_the_key_is_named(config: Path, workspace: Path) -> None:
+    """CF-1: schema 1; a key is never in the file, the variable that holds it is named."""
+    done = basisctl("connect", "openai", "--model", "m-1", cwd=workspace)
+
+    assert done.returncode == 0
+    assert json.loads(config.read_text()) == {"schema": 1, "provider": "openai", "model": "m-1"}
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600
+    assert stat.S_IMODE(config.parent.stat().st_mode) == 0o700
+    assert os.listdir(config.parent) == ["config.json"]
+    assert "workspaces now use openai, model m-1" in done.stderr
+    assert "next: export OPENAI_API_KEY=…" in done.stderr
+
+
+def test_key_that_is_set_is_seen_and_not_shown(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PR-12: no message holds a key."""
+    monkeypatch.setenv("OPENAI_API_KEY", "canary-secret")
+
+    done = basisctl("connect", "openai", "--base-url", "http://localhost:1234/v1", cwd=workspace)
+
+    assert "taken from OPENAI_API_KEY, which is set here" in done.stderr
+    assert "canary-secret" not in done.stdout + done.stderr
+
+
+def test_other_settings_are_kept(config: Path, workspace: Path) -> None:
+    config.parent.mkdir(parents=True)
+    config.write_text('{"schema": 1, "provider": "openai", "model": "m-1", "effort": "high"}')
+
+    basisctl("connect", "openai", "--base-url", "https://gw.example/v1", cwd=workspace)
+
+    expected = {"provider": "openai", "model": "m-1", "effort": "high", "base_url": "https://gw.example/v1"}
+    assert json.loads(config.read_text()) == {"schema": 1, **expected}
+
+
+def test_model_and_endpoint_of_another_provider_are_forgotten(config: Path, workspace: Path) -> None:
+    """A new provider's key must not be sent to the old one's endpoint, and its model would not exist."""
+    config.parent.mkdir(parents=True)
+    config.write_text('{"schema": 1, "provider": "openai", "model": "m-1", "base_url": "https://gw", "effort": "high"}')
+
+    done = basisctl("connect", "openrouter", cwd=workspace)
+
+    assert json.loads(config.read_text()) == {"schema": 1, "provider": "openrouter", "effort": "high"}
+    assert "forgotten, because it belonged to openai: model, base_url" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["{", '{"schema": 2}', "[]"])
+def test_file_that_is_not_understood_is_left_alone(text: str, config: Path, workspace: Path) -> None:
+    config.parent.mkdir(parents=True)
+    config.write_text(text)
+
+    done = basisctl("connect", "openai", cwd=workspace)
+
+    assert done.returncode == 2
+    assert str(config) in done.stderr
+    assert config.read_text() == text
+
+
+def test_provider_without_a_key_says_so(workspace: Path) -> None:
+    assert "ollama needs no key" in basisctl("connect", "ollama", cwd=workspace).stderr
+    assert "basisctl pocket install" in basisctl("connect", "pocket", cwd=workspace).stderr
