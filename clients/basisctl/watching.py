@@ -117,7 +117,7 @@ class Watching:
         try:
             while True:
                 event = self._take(fields_of(self._next()))
-                if event.get("type") == "run_finished" and event.get("turnId") == turn_id:
+                if self._ends(turn_id, event):
                     return self._ended(event)
                 if not event:
                     finished = self._finished_unseen(turn_id)
@@ -149,7 +149,12 @@ class Watching:
 
     def _should_ask_daemon(self) -> bool:
         """Whether our turn may be over with no event to tell. One that waits for this person's answer is not."""
-        return self._is_doubtful and not (self._asks and self._keyboard is not None)
+        return self._is_doubtful and not self._is_asked
+
+    @property
+    def _is_asked(self) -> bool:
+        """Whether this person's answer is waited for."""
+        return bool(self._asks) and self._keyboard is not None
 
     def _wait(self) -> None:
         """Wait for an event, a key, a signal or the clock's next tick, and deal with all but the event."""
@@ -299,6 +304,11 @@ class Watching:
             # It ended by itself in the meantime: its last event is on the way.
             if error.is_unreachable:
                 raise
+
+    def _ends(self, turn_id: str, event: dict[str, Any]) -> bool:
+        """Whether this is our turn's end. One that was cut short while it asked something goes on when answered."""
+        is_its_end = event.get("type") == "run_finished" and event.get("turnId") == turn_id
+        return is_its_end and not (event.get("status") == "interrupted" and self._is_asked)
 
     def _finished_unseen(self, turn_id: str) -> dict[str, Any] | None:
         """With nothing to read: how a doubtful turn ended. `None` when it goes on, or when events will tell."""

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,13 @@ class Terminal:
             if not self._read(give_up_at - time.monotonic()):
                 raise AssertionError(f"{text!r} was not shown:\n{self.shown}")
         return self.shown
+
+    def until_true(self, condition: Callable[[], bool]) -> None:
+        """Go on reading until `condition` holds."""
+        give_up_at = time.monotonic() + WAIT_S
+        while not condition():
+            assert time.monotonic() < give_up_at, self.shown
+            self._read(0.05)
 
     def press(self, keys: str) -> None:
         os.write(self._master, keys.encode())
