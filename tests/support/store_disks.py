@@ -177,7 +177,7 @@ class ForgetfulDisk(FaultyDisk):
     def _synced(self, fd: int) -> None:
         path = self._paths[fd]
         if not os.path.isdir(path):
-            self._safe[os.fstat(fd).st_ino] = Path(f"/proc/self/fd/{fd}").read_bytes()
+            self._safe[os.fstat(fd).st_ino] = Path(path).read_bytes()
             return
         for name in self._names:
             name.is_synced |= os.path.dirname(name.path) == path
