@@ -31,6 +31,7 @@ from basis_daemon.runtime.tools.base import FileLedger, Tool, ToolContext, ToolE
 from basis_daemon.runtime.tools.output import shorten
 from basis_daemon.runtime.tools.registry import ToolRegistry
 from basis_daemon.runtime.tools.validate import validate_input
+from basis_protocol.content import DiffPreview, Preview
 from basis_protocol.events import AnyEvent, ToolCompleted, ToolProgress, ToolQueued, ToolStarted
 
 logger = logging.getLogger(__name__)
@@ -205,6 +206,8 @@ class CallRound:
         context = self._context(call)
         preparation = await tool.prepare(context, call.input)
         consequential = preparation.side_effect != "none"
+        if self.limits.new_files_only and _changes_existing(preparation.preview):
+            return ToolOutput("Not done: only new files may be written here; this one exists.", is_error=True), False
         if consequential:
             verdict = await self.permissions.decide(
                 AuthorizationRequest(self.agent.id, call.id, call.name, preparation),
@@ -272,6 +275,10 @@ class CallRound:
                 duration_ms=None if started_at is None else round((time.monotonic() - started_at) * 1000),
             )
         )
+
+
+def _changes_existing(preview: Preview) -> bool:
+    return isinstance(preview, DiffPreview) and not all(file.created for file in preview.files)
 
 
 async def _execute(tool: Tool, context: ToolContext, input: dict[str, Json]) -> ToolOutput:

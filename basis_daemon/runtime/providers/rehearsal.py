@@ -30,6 +30,7 @@ from basis_daemon.runtime.providers.base import (
     ToolInputDelta,
 )
 from basis_daemon.runtime.providers.rehearsal_script import UNDERSTOOD, Script, Step, parse
+from basis_daemon.runtime.providers.retelling import retell, shortened
 
 ID = "rehearsal"
 LABEL = "Rehearsal - no model"
@@ -37,10 +38,6 @@ MODEL = ModelInfo(ID, ID, display_name=LABEL)
 
 NO_MODEL = f"No model is connected. I understand: {UNDERSTOOD}."
 HOW_TO_CONNECT = "To connect a real model, set OPENAI_API_KEY or OPENROUTER_API_KEY, or see `basisctl connect --help`."
-
-MAX_QUOTED_CHARS = 400
-MAX_QUOTED_LINES = 12
-"""How much of a result is repeated in the answer; all of it stands with the call."""
 
 DELTAS = 4
 """Pieces an answer comes in, so that whoever watches sees it arrive."""
@@ -93,7 +90,7 @@ class RehearsalProvider:
     def _no_model(self, script: Script) -> str:
         if script.not_understood is None:
             return f"{NO_MODEL} {self._how_to_connect()}"
-        line = _shortened(script.not_understood, chars=120)
+        line = shortened(script.not_understood, 120)
         return f"{NO_MODEL} This is none of them: `{line}`. Nothing was done. {self._how_to_connect()}"
 
 
@@ -139,37 +136,15 @@ def _call_id(messages: list[Message], step: Step) -> str:
 
 def _report(script: Script, done: list[_Done]) -> str:
     """Every step that was tried with what came of it, and those that were left out."""
-    lines = [_told(each) for each in done]
+    lines = [retell(each.step.title, each.result.as_text(), is_error=each.result.is_error) for each in done]
     left = [step.title for step in script.steps[len(done) :]] if done and done[-1].result.is_error else []
     if left:
         lines.append(f"Not done after that: {', '.join(f'`{title}`' for title in left)}.")
     return "\n".join(lines)
 
 
-def _told(each: _Done) -> str:
-    step, result = each.step, each.result
-    text = result.as_text().strip("\n")
-    outcome = "did not work" if result.is_error else "done"
-    if not text.strip():
-        return f"`{step.title}`: {outcome}, with no output."
-    if "\n" not in text and len(text) <= MAX_QUOTED_CHARS:
-        return f"`{step.title}`: {outcome}: {text.strip()}"
-    return f"`{step.title}`: {outcome}:\n```\n{_quoted(text)}\n```"
-
-
-def _quoted(text: str) -> str:
-    lines = text.split("\n")
-    shown = _shortened("\n".join(lines[:MAX_QUOTED_LINES]), chars=MAX_QUOTED_CHARS)
-    left = len(lines) - MAX_QUOTED_LINES
-    return f"{shown}\n… {left} more line{'s' if left > 1 else ''}" if left > 0 else shown
-
-
 def _not_offered(step: Step) -> str:
     return f"`{step.title}` was not done: there is no `{step.tool}` tool in this conversation."
-
-
-def _shortened(text: str, *, chars: int) -> str:
-    return text if len(text) <= chars else f"{text[:chars]}…"
 
 
 # --- how it is streamed ----------------------------------------------------------------------------------------------
