@@ -4,6 +4,7 @@ Plays a person with two terminals, using nothing but `basisctl`. The temporary f
 `stage.py`'s; this file is the play.
 """
 
+import argparse
 import json
 import os
 import shutil
@@ -32,11 +33,14 @@ def say(title: str, text: str = "") -> None:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description="One prompt end to end, with no key and no server.")
+    parser.add_argument("--rehearsal-only", action="store_true", help="leave out what needs the pocket model")
+    options = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     stage = Stage()
     try:
-        perform(stage)
+        perform(stage, with_pocket=not options.rehearsal_only)
     except Stop as problem:
         print(f"\nThe demonstration stopped: {problem}\n\n{stage.log_tail()}", file=sys.stderr)
         return 1
@@ -49,14 +53,15 @@ def main() -> int:
     return 0
 
 
-def perform(stage: Stage) -> None:
+def perform(stage: Stage, *, with_pocket: bool) -> None:
     stage.make_repository()
     say(
         "The scene",
         f"A small repository in {stage.repository}, a data directory beside it, no key, no model server.\n"
         "Everything below marked $ is an ordinary command. The first one starts the daemon.",
     )
-    ask_the_pocket_model(stage)
+    if with_pocket:
+        ask_the_pocket_model(stage)
     edit_with_approval(stage)
     survive_a_kill(stage)
     leave(stage)
@@ -70,7 +75,8 @@ def ask_the_pocket_model(stage: Stage) -> None:
     if not MODELS.is_dir():
         raise Stop(f"the pocket model is not in {MODELS}; `make demo` puts it there")
     stage.lend_pocket_model(MODELS)
-    with Terminal(stage, "run", "--provider", "pocket", QUESTION) as terminal:
+    stage.basisctl("connect", "pocket")
+    with Terminal(stage, "run", QUESTION) as terminal:
         terminal.finish()
     model = str(stage.newest_session()["model"])
     print(indented(POCKET_SAID.format(model=model), mark="   "))
@@ -83,7 +89,9 @@ def edit_with_approval(stage: Stage) -> None:
         "The rehearsal is no model. It carries out `edit PATH: old -> new` and three other phrases, on the road a\n"
         "model's tool calls take: the same loop, tools, questions and events. Nothing is written before the answer.",
     )
-    with Terminal(stage, "run", "--provider", "rehearsal", EDIT) as one:
+    stage.basisctl("connect", "rehearsal")
+    stage.basisctl("daemon", "stop")
+    with Terminal(stage, "run", EDIT) as one:
         one.wait_for("[y] yes")
         if "9000" in stage.read("server.py"):
             raise Stop("the file was changed before anybody allowed it")

@@ -62,10 +62,12 @@ class Stage:
         for name, text in FILES.items():
             (self.repository / name).write_text(text)
         person = ("-c", "user.name=Demo", "-c", "user.email=demo@example.invalid")
-        for command in (["init"], ["add", "."], [*person, "commit", "-m", "A weather station"]):
-            subprocess.run(
-                ["git", *command], cwd=self.repository, env=self.environment, check=True, stdout=subprocess.DEVNULL
-            )
+        for command in (
+            ["init", "-q", "-b", "main"],
+            ["add", "."],
+            [*person, "commit", "-q", "-m", "A weather station"],
+        ):
+            subprocess.run(["git", *command], cwd=self.repository, env=self.environment, check=True)
 
     def lend_pocket_model(self, models: Path) -> None:
         """The model was downloaded when the environment was made; here it is linked to."""
@@ -138,9 +140,11 @@ class Stage:
                 timeout=LONGEST_STEP_S,
                 check=False,
             )
-        for pid in daemons_of(self.data):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        while left := processes_of(self.data):
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                until_dead(pid)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -239,12 +243,24 @@ def is_alive(pid: int) -> bool:
     return state not in ("Z", "X")
 
 
-def daemons_of(data: Path) -> list[int]:
-    """Process ids that the lock file of a data directory names and that are still a daemon's."""
-    with contextlib.suppress(OSError, ValueError):
+def processes_of(data: Path) -> list[int]:
+    """Every process that works on a data directory: the daemon, even one that is only just starting, its children."""
+    if not Path("/proc/self/environ").exists():
+        return [pid for pid in [pid_in_lock(data)] if pid is not None]
+    wanted = f"BASIS_DATA_DIR={data}".encode()
+    found: list[int] = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted in (place / "environ").read_bytes().split(b"\0"):
+                found.append(int(place.name))
+    return found
+
+
+def pid_in_lock(data: Path) -> int | None:
+    with contextlib.suppress(OSError, ValueError, KeyError):
         pid = int(json.loads((data / "daemon.lock").read_text())["pid"])
-        return [pid] if is_alive(pid) else []
-    return []
+        return pid if is_alive(pid) else None
+    return None
 
 
 def print_command(arguments: tuple[str, ...]) -> None:
