@@ -107,7 +107,8 @@ class SpawnTool:
         """What would run, in the order of SP-7: refusals come before anybody is asked."""
         request = self._checked(input)
         cwd = context.working_directory
-        if not await in_thread(lambda stop: os.path.isdir(cwd)):
+        is_there, classification = await in_thread(lambda stop: (os.path.isdir(cwd), classify(request.body)))
+        if not is_there:
             raise ToolError(f"the working directory {cwd} does not exist any more")
         context.policy.require_shell()
         return CallPreparation(
@@ -116,7 +117,7 @@ class SpawnTool:
                 command=request.body,
                 cwd=str(cwd),
                 target=request.target,
-                classification=classify(request.body),
+                classification=classification,
             ),
             side_effect=self.spec.side_effect,
             execution=self.spec.execution,

@@ -61,11 +61,15 @@ class NotText(Exception):
     """Bytes that are no UTF-8 and no marked UTF-16 text."""
 
 
+BAD_PATTERN = (re.error, RecursionError, OverflowError)
+"""What `re` raises for an expression it can't take."""
+
 OpenFile = Callable[[str], int]
+"""Opens a canonical path for reading. Raises `OSError`, without a number for what is no regular file."""
 
 
 def compiled(search: Search) -> re.Pattern[str]:
-    """The expression to match. Raises `re.error`, `RecursionError` or `OverflowError`."""
+    """The expression to match. Raises `BAD_PATTERN`."""
     flags = re.MULTILINE | (re.IGNORECASE if search.ignore_case else 0) | (re.DOTALL if search.multiline else 0)
     return re.compile(re.escape(search.pattern) if search.literal else search.pattern, flags)
 
@@ -111,8 +115,9 @@ def _text_of(path: str, open_file: OpenFile, needle: bytes, max_bytes: int, tall
             data = file.read(max_bytes + 1)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
-    except OSError:
-        tally.unreadable += 1
+    except OSError as error:
+        # Links and special files carry no number: they are left out, not unreadable.
+        tally.unreadable += error.errno is not None
         return None
     if len(data) > max_bytes:
         tally.too_large += 1
@@ -222,7 +227,7 @@ def main(open_file: OpenFile) -> None:
     try:
         for found in scan(search, open_file, tally, is_stopped=lambda: False):
             _print(asdict(found))
-    except (re.error, RecursionError, OverflowError) as error:
+    except BAD_PATTERN as error:
         _print({"error": str(error)})
     else:
         _print({"tally": asdict(tally)})

@@ -7,7 +7,6 @@ import asyncio
 import dataclasses
 import json
 import os
-import re
 import stat
 import sys
 from pathlib import Path
@@ -174,8 +173,7 @@ def _with_files(search: Search, files: Files, wanted: PathGlob | None, context: 
     paths = [os.path.join(files.root, path) for path in files.paths if wanted is None or wanted.matches(path)]
     texts: dict[int, str] = {}
     for index, path in enumerate(paths):
-        if index % 1000 == 0:
-            stop.check()
+        stop.check()
         text = context.overlay(Path(path))
         if text is not None:
             texts[index] = text.replace("\r\n", "\n")
@@ -188,7 +186,7 @@ async def _scan_here(search: Search) -> tuple[list[Found], Tally, list[str]]:
         opener = nofollow.Opener()
         try:
             found = list(grep_scan.scan(search, opener.open, tally, is_stopped=lambda: stop.is_set))
-        except re.error as error:
+        except grep_scan.BAD_PATTERN as error:
             raise _bad_pattern(search, str(error)) from error
         finally:
             opener.close()
