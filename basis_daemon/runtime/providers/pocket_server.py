@@ -124,9 +124,9 @@ class PocketServer:
         self._is_closed = False
 
     @property
-    def pid(self) -> int | None:
-        """Process id of the child, while there is one."""
-        return self._running.child.pid if self._running else None
+    def child(self) -> Child | None:
+        """The child, while there is one."""
+        return self._running.child if self._running else None
 
     async def chat(self, body: Mapping[str, Any]) -> AsyncGenerator[Chunk]:
         """The chunks of one streamed chat completion. A child that dies before the first is replaced once.
@@ -151,10 +151,12 @@ class PocketServer:
     async def aclose(self) -> None:
         """End the child. Requests that still run fail."""
         self._is_closed = True
-        keepers = tuple(self._keepers)
-        for keeper in keepers:
-            keeper.cancel()
-        await asyncio.gather(*keepers, return_exceptions=True)
+        # A child that is just being started is waited for: it has to be there to be ended.
+        async with self._starting:
+            if self._running is not None:
+                await self._running.child.end()
+            if self._keepers:
+                await asyncio.wait(self._keepers)
 
     async def _ready(self) -> "_Running":
         async with self._starting:
@@ -187,7 +189,7 @@ class PocketServer:
         return running
 
     async def _keep(self, running: "_Running") -> None:
-        """Watch over one child until it exits, has been idle for long, or this is cancelled."""
+        """Watch over one child until it has exited or been idle for long, and clear it away."""
         try:
             while not running.child.has_exited and running.idle_for() < self._idle_s:
                 await running.child.wait(max(self._idle_s - running.idle_for(), 0.01))
