@@ -18,7 +18,8 @@ class _KeywordOnly(msgspec.StructMeta):
     """msgspec applies `kw_only` to one class only; here every subclass has it, so fields stand in reading order."""
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any) -> Any:
-        return super().__new__(mcls, name, bases, namespace, **{"kw_only": True, **config})
+        config.setdefault("kw_only", True)
+        return super().__new__(mcls, name, bases, namespace, **config)
 
 
 class WireModel(msgspec.Struct, metaclass=_KeywordOnly, rename="camel", omit_defaults=True, frozen=True):

@@ -8,7 +8,7 @@ from basis_protocol.asks import Actor, Ask
 from basis_protocol.base import AbsolutePath, Json, Timestamp, WireModel, open_word
 from basis_protocol.content import FileDiff, InputBlock
 from basis_protocol.events import SessionState, StoppedBy, TurnStatus, Usage
-from basis_protocol.ids import AskId, EntryId, MessageId, ResultId, Seq, SessionId, ToolCallId, TurnId
+from basis_protocol.ids import EntryId, MessageId, ResultId, Seq, SessionId, ToolCallId, TurnId
 
 
 class ConfigChoice(WireModel):
