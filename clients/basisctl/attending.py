@@ -16,6 +16,7 @@ from basisctl import exit_codes
 from basisctl.opening import environment_snapshot, hello
 from basisctl.painter import JsonPainter, Painter
 from basisctl.progress import Progress
+from basisctl.questions import Questions
 from basisctl.screen import Screen
 from basisctl.visible import one_line, visible
 from basisctl.watching import Ended, Watching
@@ -61,16 +62,22 @@ class Attendance:
     def follow(self, connection: Connection, session_id: str) -> tuple[Follower, Watching, Painter]:
         """Prepare to watch a session over `connection` and its successors."""
         follower = Follower(connection, session_id, dial=self._dial_again)
+        questions = Questions(
+            follower,
+            screen=self.screen,
+            progress=self.progress,
+            keyboard=self._keyboard,
+            client_id=self.client_id,
+        )
         kind = JsonPainter if self._args.json else Painter
-        painter = kind(self.screen, self.progress, client_id=self.client_id)
+        painter = kind(self.screen, self.progress, client_id=self.client_id, shown_diffs=questions.shown_diffs)
         watching = Watching(
             follower,
             screen=self.screen,
             painter=painter,
             progress=self.progress,
-            keyboard=self._keyboard,
+            questions=questions,
             signals=self._signals,
-            client_id=self.client_id,
         )
         follower.on_lost = watching.lost
         follower.on_attached = watching.attached_again

@@ -23,10 +23,10 @@ MAX_SUMMARY_CHARACTERS = 200
 class Painter:
     """Paints events. With `only_turn` set, those of other turns are left out."""
 
-    def __init__(self, screen: Screen, progress: Progress, *, client_id: str) -> None:
+    def __init__(self, screen: Screen, progress: Progress, *, client_id: str, shown_diffs: set[str]) -> None:
+        """`shown_diffs` are tool calls whose diff was shown already, as a question."""
         self.only_turn: str | None = None
-        self.shown_diffs: set[str] = set()
-        """Tool calls whose diff was shown already, as a question."""
+        self._shown_diffs = shown_diffs
         self._screen = screen
         self._progress = progress
         self._client_id = client_id
@@ -152,7 +152,7 @@ class Painter:
         label = self._progress.label(event)
         if event.get("isError"):
             self._screen.line(f"{style(RED, '✗')} {label}: {visible(str(event.get('summary', '')))}")
-        elif event.get("diff") and self._screen.tells_all and event.get("toolCallId") not in self.shown_diffs:
+        elif event.get("diff") and self._screen.tells_all and event.get("toolCallId") not in self._shown_diffs:
             self._screen.line(diff(event["diff"], style))
 
     def _progress_line(self, event: dict[str, Any]) -> None:

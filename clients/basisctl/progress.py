@@ -32,8 +32,7 @@ class Progress:
         self._what = ""
         self._since = time.monotonic()
         self._labels: dict[str, str] = {}
-        self.is_paused = False
-        """While a question is on the screen: its line must not be drawn over."""
+        self._is_paused = False
 
     def say(self, what: str) -> None:
         """Show `what`, with a clock that starts now if it is news."""
@@ -45,7 +44,15 @@ class Progress:
     def tick(self) -> None:
         waited = time.monotonic() - self._since
         clock = f" · {duration(waited)}" if self._what and waited >= CLOCK_AFTER_S else ""
-        self._screen.status("" if self.is_paused else self._what + clock)
+        self._screen.status("" if self._is_paused else self._what + clock)
+
+    def pause(self) -> None:
+        """Draw nothing until `go_on`: a question is on the screen."""
+        self._is_paused = True
+        self.tick()
+
+    def go_on(self) -> None:
+        self._is_paused = False
 
     def label(self, event: dict[str, Any]) -> str:
         """A tool call in a few words: what it was queued as, else its tool's name."""

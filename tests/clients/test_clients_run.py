@@ -556,6 +556,19 @@ def test_events_too_old_to_replay_are_made_up_for(fake_daemon: FakeDaemon, works
     assert "events were missed" in done.stderr
 
 
+def test_session_that_is_deleted_under_its_turn_ends_the_command(fake_daemon: FakeDaemon, workspace: Path) -> None:
+    def turn(session: FakeSession, turn_id: str) -> None:
+        begin(session, turn_id)
+        session.emit("info_changed", state={"kind": "ended", "since": "", "detail": "deleted"})
+
+    fake_daemon.on_turn = turn
+
+    done = basisctl("run", "hello", cwd=workspace)
+
+    assert done.returncode == 1
+    assert "run interrupted: the session was deleted" in done.stderr
+
+
 def test_daemon_that_stopped_on_purpose_is_not_started_again(fake_daemon: FakeDaemon, workspace: Path) -> None:
     """One that ends takes its socket's path away: a client that watches doesn't undo `basisctl daemon stop`."""
 

@@ -326,6 +326,32 @@ def test_attach_shows_what_goes_on_and_leaves_without_a_trace(fake_daemon: FakeD
     assert fake_daemon.asked("basis/turn/cancel") == []
 
 
+def test_attach_goes_on_when_the_daemon_comes_back(fake_daemon: FakeDaemon, workspace: Path) -> None:
+    """Also with no turn under way; and it waits for events without using the processor."""
+    session = FakeSession(fake_daemon, "aaaa-1", str(workspace))
+    fake_daemon.sessions[session.id] = session
+    with Terminal(["attach", "--no-start", "aaaa"], cwd=workspace) as terminal:
+        _until_watched(session)
+        fake_daemon.die()
+        session.say("while it was away")
+        fake_daemon.start()
+        terminal.until("while it was away")
+        before = _processor_ticks(terminal)
+        terminal.read(1.0)
+        assert _processor_ticks(terminal) - before < 20
+        session.say("and after")
+        terminal.until("and after")
+        terminal.interrupt()
+
+        assert terminal.exit_code() == 0
+
+
+def _processor_ticks(terminal: Terminal) -> int:
+    """Hundredths of a second the process has computed."""
+    fields = Path(f"/proc/{terminal.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
 def _plain(shown: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*[a-zA-Z]", "", shown)
 

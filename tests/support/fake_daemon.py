@@ -315,10 +315,10 @@ class FakeDaemon:
         result = {"info": info(session), "asks": list(session.asks.values())}
         if session.turn is not None:
             result["turn"] = session.turn
-        needs_snapshot = after_seq is None or after_seq + 1 < session.kept_from
-        connection.owed[session.id] = head if needs_snapshot else after_seq
-        if needs_snapshot:
+        if after_seq is None or after_seq + 1 < session.kept_from:
+            connection.owed[session.id] = head
             return {**result, "seq": head, "snapshot": {"items": [], "reset": after_seq is not None}}
+        connection.owed[session.id] = after_seq
         return {**result, "seq": after_seq}
 
     def _replay(self, connection: FakeConnection, session: FakeSession) -> None:
