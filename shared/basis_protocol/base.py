@@ -31,7 +31,7 @@ class Empty(WireModel):
 
 
 def open_word(*known: str) -> Any:
-    """Annotation for a string whose known values are `known` but which may grow: `Annotated[str, open_word("a", "b")]`."""
+    """Annotation for a string whose known values are `known` and which may grow: `Annotated[str, open_word("a")]`."""
     return msgspec.Meta(extra_json_schema={"x-known-values": list(known)})
 
 

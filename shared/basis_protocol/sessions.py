@@ -259,8 +259,8 @@ class TurnWaitParams(WireModel):
 
 
 class TurnOutcome(WireModel):
-    """How a turn ended: the result of `basis/turn/wait`. When its `timeoutMs` is up first the answer is an error of kind
-    `timeout`; wait again. An interrupted turn is answered at once with `interrupted`; it may be resumed."""
+    """How a turn ended: the result of `basis/turn/wait`. When its `timeoutMs` is up first the answer is an error of
+    kind `timeout`; wait again. An interrupted turn is answered at once with `interrupted`; it may be resumed."""
 
     status: TurnStatus
     stopped_by: StoppedBy | None = None

@@ -1270,8 +1270,8 @@ export interface TurnWaitParams {
 }
 
 /**
- * How a turn ended: the result of `basis/turn/wait`. When its `timeoutMs` is up first the answer is an error of kind
- * `timeout`; wait again. An interrupted turn is answered at once with `interrupted`; it may be resumed.
+ * How a turn ended: the result of `basis/turn/wait`. When its `timeoutMs` is up first the answer is an error of
+ * kind `timeout`; wait again. An interrupted turn is answered at once with `interrupted`; it may be resumed.
  */
 export interface TurnOutcome {
   readonly status: TurnStatus;

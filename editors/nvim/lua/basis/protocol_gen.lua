@@ -951,8 +951,8 @@
 ---@field turnId basis.TurnId
 ---@field timeoutMs? integer at least 0
 
---- How a turn ended: the result of `basis/turn/wait`. When its `timeoutMs` is up first the answer is an error of kind
---- `timeout`; wait again. An interrupted turn is answered at once with `interrupted`; it may be resumed.
+--- How a turn ended: the result of `basis/turn/wait`. When its `timeoutMs` is up first the answer is an error of
+--- kind `timeout`; wait again. An interrupted turn is answered at once with `interrupted`; it may be resumed.
 ---@class basis.TurnOutcome
 ---@field status basis.TurnStatus
 ---@field stoppedBy? basis.StoppedBy
