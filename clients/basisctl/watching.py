@@ -75,10 +75,13 @@ class Watching:
     def lost(self) -> None:
         """Take the news that the connection is gone (`Follower.on_lost`)."""
         self._progress.say("the daemon is gone: reconnecting")
+        # Nothing can be cancelled now: Ctrl-C is to leave at once.
+        self._signals.has_something_to_cancel = False
 
     def attached_again(self, attached: dict[str, Any]) -> None:
         """Take the answer to an attach after a lost connection (`Follower.on_attached`)."""
         self._progress.say("working" if self._turn_id else "")
+        self._signals.has_something_to_cancel = self._turn_id is not None
         self.begin(attached)
         if "snapshot" in attached:
             self._painter.catch_up(attached)
