@@ -52,7 +52,7 @@ def serve(instance: Instance, *, log_level: str, foreground: bool) -> int:
     instance.describe({"pid": info.pid, "version": info.version, "startedAt": info.started_at})
     log.info("started", extra={"version": info.version, "pid": info.pid, "socket": str(paths.socket)})
     try:
-        asyncio.run(_Daemon(instance, paths, info).run())
+        asyncio.run(Daemon(instance, paths, info).run())
     except Exception:
         log.exception("the daemon failed")
         return 1
@@ -63,14 +63,13 @@ def serve(instance: Instance, *, log_level: str, foreground: bool) -> int:
     return 0
 
 
-class _Daemon:
+class Daemon:
     """One run of the daemon."""
 
     def __init__(self, instance: Instance, paths: Paths, info: DaemonInfo) -> None:
         self._instance = instance
         self._paths = paths
         self._info = info
-        self._stop_mode = "drain"
         self._stop_requested = asyncio.Event()
         self._stop_now = asyncio.Event()
 
@@ -78,18 +77,21 @@ class _Daemon:
         """Serve until asked to stop; then end turns, sessions, workspaces and the runtime, in this order."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_log_stray)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal)
-        async with asyncio.TaskGroup() as group:
-            services = self._build(Work(group))
-            await services.hub.start()
-            listening = group.create_task(self._listener.run())
-            # What was allocated so far lives as long as the process: the collector need not look at it again.
-            gc.collect()
-            gc.freeze()
-            await self._stop_requested.wait()
-            await self._end(services, listening)
-            _cancel_all_but(asyncio.current_task())
+        try:
+            async with asyncio.TaskGroup() as group:
+                services = self._build(Work(group))
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    loop.add_signal_handler(number, self._on_signal, services.hub)
+                await services.hub.start()
+                listening = group.create_task(self._listener.run())
+                # What was allocated so far lives as long as the process: the collector need not look at it again.
+                gc.freeze()
+                await self._stop_requested.wait()
+                await self._end(services, listening)
+                # What the background tasks had to finish is finished; leaving so cancels them.
+                raise _Ended
+        except* _Ended:
+            pass
 
     def _build(self, work: Work) -> Services:
         paths, announcer, documents, runtime = self._paths, Announcer(), Documents(), RuntimeSource(self._build_runtime)
@@ -118,7 +120,7 @@ class _Daemon:
             announcer=announcer,
             documents=documents,
             client_count=lambda: len(self._listener.connections),
-            stop=self._request_stop,
+            stop=lambda mode: self._request_stop(hub, mode),
         )
         self._listener = Listener(self._instance.listening, self._connector(services))
         return services
@@ -143,12 +145,13 @@ class _Daemon:
 
     # --- ending ---
 
-    def _on_signal(self) -> None:
+    def _on_signal(self, hub: Hub) -> None:
         # The second signal means: don't wait.
-        self._request_stop("now" if self._stop_requested.is_set() else "drain")
+        self._request_stop(hub, "now" if self._stop_requested.is_set() else "drain")
 
-    def _request_stop(self, mode: str) -> None:
+    def _request_stop(self, hub: Hub, mode: str) -> None:
         log.info("asked to stop", extra={"mode": mode})
+        hub.is_stopping = True
         if mode == "now":
             self._stop_now.set()
         self._stop_requested.set()
@@ -176,11 +179,8 @@ class _Daemon:
         hub.let_go()
 
 
-def _cancel_all_but(current: "asyncio.Task[Any] | None") -> None:
-    """End the daemon's background tasks; what they had to finish is finished."""
-    for task in asyncio.all_tasks():
-        if task is not current:
-            task.cancel()
+class _Ended(Exception):
+    """The daemon has come to its end in good order."""
 
 
 def _log_stray(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -70,6 +70,14 @@ class Client:
             watch.stop()
             on_detached()
 
+    def finish_watching(self, session_id: str) -> None:
+        """The session ends: give the client what it is still owed, then stop."""
+        entry = self._watches.pop(session_id, None)
+        if entry is not None:
+            watch, on_detached = entry
+            watch.finish()
+            on_detached()
+
     def unwatch_all(self) -> None:
         for session_id in list(self._watches):
             self.unwatch(session_id)

@@ -215,7 +215,9 @@ class Connection:
             raise Overloaded(f"{MAX_IN_FLIGHT} requests of this client wait already", hint="retry with back-off")
         if self._group is None:
             return
-        self._in_flight[request_id] = self._group.create_task(self._run(request_id, route, typed))
+        task = self._in_flight[request_id] = self._group.create_task(self._run(request_id, route, typed))
+        # Not in the task itself: one that is cancelled before its first step never gets to run.
+        task.add_done_callback(lambda done: done.cancelled() and self._was_cancelled(request_id))
 
     async def _run(self, request_id: RequestId, route: Route[Any], params: Any) -> None:
         assert route.handler is not None
@@ -227,15 +229,14 @@ class Connection:
                 result.then()
             else:
                 self._answer(request_id, result)
-        except asyncio.CancelledError:
-            self._in_flight.pop(request_id, None)
-            if self.channel.is_open:
-                data = ErrorData(kind="cancelled", message="the client cancelled this request")
-                self._send_refusal(request_id, Refusal(errors.REQUEST_CANCELLED, data))
-            raise
         except Exception as error:
             self._in_flight.pop(request_id, None)
             self._refuse(request_id, error)
+
+    def _was_cancelled(self, request_id: RequestId) -> None:
+        self._in_flight.pop(request_id, None)
+        data = ErrorData(kind="cancelled", message="the client cancelled this request")
+        self._send_refusal(request_id, Refusal(errors.REQUEST_CANCELLED, data))
 
     def _cancel(self, params: msgspec.Raw) -> None:
         try:

@@ -79,6 +79,7 @@ class Hub:
         self._loading: dict[str, asyncio.Future[Live]] = {}
         self._awaiting_workspace: dict[str, tuple[str, str]] = {}
         self.is_stopping = False
+        """Set when the daemon begins to end: no prompt is accepted any more."""
 
     async def start(self) -> None:
         """Take up what an earlier daemon left on disk."""
@@ -186,8 +187,7 @@ class Hub:
         await self._work.run(self._delete(session_id))
 
     async def finish_turns(self, *, now: bool, timeout_s: float) -> None:
-        """Bring every turn to an end: at its round boundary, or at once. Nothing new is begun meanwhile."""
-        self.is_stopping = True
+        """Bring every turn to an end: at its round boundary, or at once."""
         await asyncio.gather(*(live.turns.finish(now=now, timeout_s=timeout_s) for live in self._live.values()))
 
     def let_go(self) -> None:
@@ -239,7 +239,14 @@ class Hub:
             del self._loading[session_id]
 
     def _adopt(self, session: LiveSession) -> Live:
-        turns = Turns(session, asks=self.asks, work=self._work, unfinished=self._unfinished, renew=self._renew)
+        turns = Turns(
+            session,
+            asks=self.asks,
+            work=self._work,
+            unfinished=self._unfinished,
+            renew=self._renew,
+            is_daemon_stopping=lambda: self.is_stopping,
+        )
         live = self._live[session.id] = Live(session, turns)
         session.announce()
         return live

@@ -122,4 +122,3 @@ def _is_live(path: str) -> bool:
     finally:
         probe.close()
     return True
-

@@ -22,8 +22,9 @@ TOLD_WITHIN_S = 600.0
 class Presence:
     """The clients of one session by identity. `tell` gets an event when somebody comes or goes."""
 
-    def __init__(self, tell: Callable[[AnyEvent], None]) -> None:
+    def __init__(self, tell: Callable[[AnyEvent], None], *, grace_s: float = GRACE_S) -> None:
         self._tell = tell
+        self._grace_s = grace_s
         self._connections: Counter[str] = Counter()
         self._told: dict[str, Actor] = {}
         self._leaving: dict[str, asyncio.TimerHandle] = {}
@@ -43,7 +44,7 @@ class Presence:
         if self._connections[identity] <= 0:
             del self._connections[identity]
             if identity in self._told:
-                timer = asyncio.get_running_loop().call_later(GRACE_S, self._gone, identity)
+                timer = asyncio.get_running_loop().call_later(self._grace_s, self._gone, identity)
                 self._leaving[identity] = timer
 
     def close(self) -> None:

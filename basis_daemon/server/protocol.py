@@ -5,11 +5,11 @@ tracebacks, only the top level of a message is a message, and a failed send repo
 a client first speaks LSP: it takes longer to load than the rest of the daemon.
 """
 
+import json
 import logging
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from cattrs import Converter
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams
@@ -57,7 +57,8 @@ class EditorProtocol(LanguageServerProtocol):
 
     def _send_data(self, data: Any) -> None:
         try:
-            body = msgspec.json.encode(data, enc_hook=self._serialize_message)
+            # Not msgspec: it knows attrs classes and would write their Python names.
+            body = json.dumps(data, default=self._serialize_message).encode()
         except Exception:
             log.exception("an LSP message could not be written")
             return

@@ -7,6 +7,7 @@ one that falls behind what the journal kept is told so (`basis/session/lagged`) 
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 from basis_daemon.server import frames
 from basis_daemon.server.channel import Channel
@@ -17,6 +18,9 @@ log = logging.getLogger(__name__)
 
 BATCH_BYTES = 64 * 1024
 """About one socket buffer: larger writes only wait, smaller ones cost a system call each."""
+
+LAST_BYTES = 1024 * 1024
+"""What a client is still given at once of a session that ends under it."""
 
 
 class Watch:
@@ -39,6 +43,11 @@ class Watch:
         self.journal.unwatch(self)
         self._pump.forget(self)
 
+    def finish(self) -> None:
+        """Deliver at once what is still owed, then stop: the session ends. A client too far behind is told so."""
+        self._pump.deliver_rest(self)
+        self.stop()
+
     def wake(self) -> None:
         """The journal has something new (called after each of its flushes)."""
         self._pump.ready(self)
@@ -58,6 +67,16 @@ class EventPump:
 
     def forget(self, watch: Watch) -> None:
         self._ready.pop(watch, None)
+
+    def deliver_rest(self, watch: Watch) -> None:
+        """Everything owed to `watch`, now, if it is in memory."""
+        with suppress(JournalTrimmed):
+            batch = watch.journal.recent(watch.cursor, LAST_BYTES)
+            if batch is not None and batch.last_seq == watch.journal.shown_seq:
+                self._channel.send(batch.frames)
+                watch.cursor = batch.last_seq
+        if watch.cursor < watch.journal.shown_seq:
+            self._tell_lagged(watch)
 
     async def run(self) -> None:
         """Deliver until cancelled."""
@@ -89,9 +108,12 @@ class EventPump:
 
     def _let_go(self, watch: Watch) -> None:
         watch.stop()
+        self._tell_lagged(watch)
+        watch.on_lagged()
+
+    def _tell_lagged(self, watch: Watch) -> None:
         session_id = watch.journal.session_id
         self._channel.send(
             frames.notification("basis/session/lagged", SessionLagged(session_id=session_id, seq=watch.cursor))
         )
-        log.info("client fell behind", extra={"session": session_id, "seq": watch.cursor})
-        watch.on_lagged()
+        log.info("a client fell behind", extra={"session": session_id, "seq": watch.cursor})

@@ -165,10 +165,10 @@ class LiveSession:
         return Reply(result, start)
 
     def detach_all(self) -> None:
-        """Stop owing anybody anything: the session ends."""
+        """The session ends: give everybody what they are owed, and no more after that."""
         self.journal.flush()
         for client in list(self._attached):
-            client.unwatch(self.id)
+            client.finish_watching(self.id)
         self._presence.close()
 
     def can_be_asked(self) -> bool:

@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Literal
 
 import msgspec
@@ -61,6 +60,7 @@ class Turns:
         work: Work,
         unfinished: Unfinished,
         renew: Callable[[LiveSession], Awaitable[None]],
+        is_daemon_stopping: Callable[[], bool],
     ) -> None:
         """`renew` gives the session a run from its workspace as it is now; called before each turn."""
         self._session = session
@@ -68,6 +68,7 @@ class Turns:
         self._work = work
         self._unfinished = unfinished
         self._renew = renew
+        self._is_daemon_stopping = is_daemon_stopping
         self._accepting = asyncio.Lock()
         self._waiters: dict[str, asyncio.Future[TurnOutcome]] = {}
         self._settled: dict[str, TurnOutcome] = {}
@@ -346,14 +347,13 @@ class Turns:
         session.refresh_state()
         outcome = TurnOutcome(status="interrupted", usage=Usage())
         try:
-            turn_options = _turn_options(options, cancel, stop)
-            if is_cancelled:
-                turn_options = replace(turn_options, tool_budget=0, max_rounds=0)
-            outcome = await self._execute(prompt, approver, turn_options, resumed)
+            outcome = await self._execute(prompt, approver, _turn_options(options, cancel, stop), resumed)
         finally:
             session.running = None
             self._settle(prompt.turn_id, outcome)
         self._take_up_leftovers()
+        if not session.queue:
+            session.refresh_state()
         session.announce()
 
     async def _execute(
@@ -400,6 +400,8 @@ class Turns:
             waiter.set_result(outcome)
 
     def _require_running_daemon(self) -> None:
+        if self._is_daemon_stopping():
+            raise Busy("the daemon is stopping", hint="connect again: the next daemon takes the prompt")
         if self._is_stopping or self._session.is_ending:
             raise Busy("the session is ending", hint="try again in a moment")
 

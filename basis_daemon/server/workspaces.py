@@ -14,6 +14,7 @@ from basis_daemon.runtime.runtime import Runtime
 from basis_daemon.server.announcer import Announcer
 from basis_daemon.server.error_map import InvalidParams
 from basis_daemon.server.work import Work
+from basis_daemon.workspace.builder import WorkspaceBuilder
 from basis_daemon.workspace.discovery import canonical_root, resolved_or_given
 from basis_daemon.workspace.workspace import Workspace
 from basis_protocol.lifecycle import WorkspaceSummary
@@ -112,7 +113,7 @@ class Workspaces:
         try:
             runtime = await asyncio.to_thread(self._runtime)
             builder = (
-                Workspace.builder(root)
+                WorkspaceBuilder(root)
                 .with_runtime(runtime)
                 .with_environment(snapshot)
                 .with_socket(self._socket)

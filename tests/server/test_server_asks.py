@@ -104,7 +104,11 @@ async def test_answers_at_the_same_moment_have_one_winner(told: Told) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [{"decision": "allow", "scope": "project"}, {"decision": "deny", "scope": "global"}, {"decision": "allow", "pattern": "x"}],
+    [
+        {"decision": "allow", "scope": "project"},
+        {"decision": "deny", "scope": "global"},
+        {"decision": "allow", "pattern": "x"},
+    ],
 )
 async def test_an_answer_that_is_not_offered_leaves_the_ask_pending(told: Told, answer: dict[str, str]) -> None:
     question = ask()

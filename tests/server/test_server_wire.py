@@ -71,7 +71,9 @@ def test_ping_is_answered(daemon: DaemonProcess) -> None:
 def test_params_may_be_left_out(daemon: DaemonProcess, params: str) -> None:
     """vscode-jsonrpc leaves `params` out, others send null."""
     client = daemon.connect()
-    message = {"jsonrpc": "2.0", "id": 77, "method": "basis/daemon/ping"} | ({"params": None} if params == "null" else {})
+    message = {"jsonrpc": "2.0", "id": 77, "method": "basis/daemon/ping"} | (
+        {"params": None} if params == "null" else {}
+    )
 
     client.send(message)
 
@@ -84,7 +86,9 @@ def test_wrong_params_are_refused_by_the_name_of_the_field(daemon: DaemonProcess
 
     missing = client.refusal("basis/session/attach", {})
     wrong = client.refusal("basis/session/attach", {"sessionId": "x", "afterSeq": -1})
-    positional = client.answer(_send(client, {"jsonrpc": "2.0", "id": "p", "method": "basis/daemon/ping", "params": [1]}))
+    positional = client.answer(
+        _send(client, {"jsonrpc": "2.0", "id": "p", "method": "basis/daemon/ping", "params": [1]})
+    )
 
     assert [missing["code"], wrong["code"], positional["error"]["code"]] == [-32602] * 3
     assert missing["data"]["details"]["field"] == "sessionId"
@@ -119,7 +123,9 @@ def test_invalid_utf8_is_a_parse_error(daemon: DaemonProcess) -> None:
     client = daemon.connect()
 
     client.send_bytes(frame(b'{"jsonrpc":"2.0","id":1,"method":"\xff\xfe"}'))
-    client.send_bytes(frame(b'{"jsonrpc":"2.0","id":"u","method":"basis/session/detach","params":{"sessionId":"\xff"}}'))
+    client.send_bytes(
+        frame(b'{"jsonrpc":"2.0","id":"u","method":"basis/session/detach","params":{"sessionId":"\xff"}}')
+    )
 
     assert client.answer(None)["error"]["code"] == -32700
     assert client.answer("u")["error"]["code"] in (-32602, -32700)
@@ -252,12 +258,11 @@ def test_a_client_that_never_reads_is_let_go(daemon: DaemonProcess) -> None:
     bystander = daemon.connect()
     client = daemon.connect()
     client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    burst = frame(b'{"jsonrpc":"2.0","id":1,"method":"basis/daemon/ping"}') * 2000
     client.socket.settimeout(20)
+    pings = frame(b'{"jsonrpc":"2.0","id":1,"method":"basis/daemon/ping"}') * 500_000
 
-    with pytest.raises((ConnectionError, BrokenPipeError)):
-        for _ in range(1000):
-            client.send_bytes(burst)
+    with pytest.raises(ConnectionError):
+        client.send_bytes(pings)
 
     started = time.monotonic()
     assert bystander.call("basis/daemon/ping")

@@ -42,7 +42,6 @@ class DaemonProcess:
 
     def spawn(self, *arguments: str) -> "subprocess.Popen[bytes]":
         """Start one more daemon process on these places; it may find that there is one."""
-        self.data.mkdir(parents=True, exist_ok=True)
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "basis_daemon", "--log-level", "debug", *arguments],
             env={
@@ -60,6 +59,7 @@ class DaemonProcess:
 
     def start(self) -> "DaemonProcess":
         """Start the daemon and return once it answers."""
+        self._close_pipes()
         self.process = self.spawn()
         self.wait_until_it_answers()
         return self

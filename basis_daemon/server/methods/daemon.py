@@ -42,7 +42,7 @@ async def status(services: Services, client: Client, params: Empty) -> DaemonSta
             sessions=_sessions_by_state(services),
             pending_asks=len(services.hub.asks.pending()),
         ),
-        memory_bytes=resident_bytes(),
+        memory_bytes=await asyncio.to_thread(resident_bytes),
         data_dir=str(services.paths.data),
         socket=str(services.paths.socket),
         providers=_providers(services),
