@@ -83,6 +83,8 @@ async def run_turn(turn: Turn) -> None:
     """
     if _begin(turn):
         return
+    # A cancel given before this turn began takes effect here, before anything of it runs.
+    await asyncio.sleep(0)
     malformed_rounds = 0
     while True:
         calls = turn.agent.transcript.pending_calls()
