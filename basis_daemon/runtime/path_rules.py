@@ -12,6 +12,9 @@ from basis_daemon.errors import PolicyDenied
 FOLDS_CASE = sys.platform in ("win32", "darwin")
 """Whether two spellings that differ in case are usually one file here."""
 
+MAX_PATH_BYTES = 4096
+"""Longest path most systems take. A longer one could be made step by step, but nobody could name it afterwards."""
+
 
 def canonical(path: str | Path, base: Path) -> Path:
     """The canonical form of `path`, which need not exist; a relative one starts at `base` (PO-6).
@@ -24,7 +27,14 @@ def canonical(path: str | Path, base: Path) -> Path:
         raise PolicyDenied("the path is empty")
     if "\0" in text:
         raise PolicyDenied("the path holds a NUL character")
-    return _resolve(_fold(os.path.join(base, text)))
+    folded = _fold(os.path.join(base, text))
+    try:
+        size = len(os.fsencode(folded))
+    except UnicodeEncodeError as error:
+        raise PolicyDenied("the path holds characters that no file name can have") from error
+    if size > MAX_PATH_BYTES:
+        raise PolicyDenied(f"the path is longer than {MAX_PATH_BYTES} bytes")
+    return _resolve(folded)
 
 
 def _fold(path: str) -> str:

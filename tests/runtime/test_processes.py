@@ -72,7 +72,7 @@ async def test_command_runs_in_its_directory_with_an_empty_standard_input(
     """PO-11."""
     output = await run(executor, "pwd; cat", tmp_path)
 
-    assert output.stdout == f"{tmp_path.resolve()}\n"
+    assert output.stdout == f"{os.path.realpath(tmp_path)}\n"
     assert output.succeeded
 
 
@@ -311,7 +311,9 @@ async def test_program_that_prints_too_much_or_hangs_is_ended(tmp_path: Path) ->
     with anyio.fail_after(20):
         loud = await run_program(("/usr/bin/yes",), cwd=tmp_path, env={}, timeout_s=10, max_output_bytes=1000)
         slow = await run_program(("/bin/sleep", "100"), cwd=tmp_path, env={}, timeout_s=0.1, max_output_bytes=1000)
-        done = await run_program(("/bin/true",), cwd=tmp_path, env={}, stdin=b"x" * 100_000, timeout_s=9, max_output_bytes=9)
+        done = await run_program(
+            ("/bin/true",), cwd=tmp_path, env={}, stdin=b"x" * 100_000, timeout_s=9, max_output_bytes=9
+        )
 
     assert loud.is_cut and loud.stdout == b"y\n" * 500 and loud.status is None
     assert slow.timed_out and slow.status is None

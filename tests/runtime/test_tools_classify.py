@@ -69,9 +69,9 @@ def test_intent_is_that_of_the_words(command: str, intent: str) -> None:
         "(cd x; rm a)",
         "{ rm a; }",
         "echo $(rm a)",
-        "echo \"$(rm a)\"",
+        'echo "$(rm a)"',
         "echo `rm a`",
-        "echo \"`rm a`\"",
+        'echo "`rm a`"',
         "echo $(echo $(rm a))",
         "diff <(ls) <(rm a)",
         "if true; then rm a; fi",
@@ -87,7 +87,7 @@ def test_intent_is_that_of_the_words(command: str, intent: str) -> None:
         "ls | xargs -n 1 rm",
         "find . -exec rm {} +",
         "sh -c 'rm a'",
-        "bash -lc \"rm a\"",
+        'bash -lc "rm a"',
         "su -c 'rm a'",
         "eval rm a",
         "exec rm a",
@@ -104,7 +104,8 @@ def test_worst_command_of_a_line_decides(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["echo 'rm a'", 'echo "rm a"', "cat <<EOF\nrm a\nEOF", "echo rm a", "ls # rm a", "grep rm a", "echo \\; rm"]
+    "command",
+    ["echo 'rm a'", 'echo "rm a"', "cat <<EOF\nrm a\nEOF", "echo rm a", "ls # rm a", "grep rm a", "echo \\; rm"],
 )
 def test_words_that_are_only_text_decide_nothing(command: str) -> None:
     assert classify(command).intent == "read_only"
@@ -163,7 +164,7 @@ def test_no_line_raises(command: str) -> None:
     assert verdict.intent in BY_SEVERITY
 
 
-@given(st.lists(st.text(alphabet="abc $`\"\\|&;<>()#\n", min_size=1, max_size=8), min_size=1, max_size=5))
+@given(st.lists(st.text(alphabet='abc $`"\\|&;<>()#\n', min_size=1, max_size=8), min_size=1, max_size=5))
 def test_quoted_words_come_out_as_they_went_in(words: list[str]) -> None:
     line = " ".join("'" + word + "'" for word in words)
     assert [command.words for command in simple_commands(line)] == [words]

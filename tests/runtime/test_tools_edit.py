@@ -64,7 +64,8 @@ async def test_person_is_shown_the_diff_before_anything_is_written(caller: Calle
     (diff,) = prepared.preview.files
     assert diff.path == str(file) and not diff.created and not diff.truncated
     assert diff.patch == (
-        "--- a/src/app.py\n+++ b/src/app.py\n@@ -2,4 +2,5 @@\n \n \n def main():\n-    pass\n+    run()\n+    return 0\n"
+        "--- a/src/app.py\n+++ b/src/app.py\n@@ -2,4 +2,5 @@\n \n \n def main():\n"
+        "-    pass\n+    run()\n+    return 0\n"
     )
     assert (diff.old, diff.new) == (file.read_text(), "import os\n\n\ndef main():\n    run()\n    return 0\n")
 
@@ -330,7 +331,9 @@ async def test_edits_come_in_many_shapes(caller: Caller, input: dict[str, Json])
     assert (caller.root / "x").read_text() == "b"
 
 
-@pytest.mark.parametrize("edits", [[], ["text"], "not json", [{"old_string": "a"}], [{"old_string": 1, "new_string": "b"}]])
+@pytest.mark.parametrize(
+    "edits", [[], ["text"], "not json", [{"old_string": "a"}], [{"old_string": 1, "new_string": "b"}]]
+)
 async def test_shapeless_edits_are_an_error_for_the_model(caller: Caller, edits: Json) -> None:
     (caller.root / "x").write_text("a")
     with pytest.raises(ToolError):

@@ -109,9 +109,7 @@ lines = st.lists(st.tuples(words, line_ends), min_size=1, max_size=12)
 
 
 @given(lines=lines, at=st.integers(0, 11), count=st.integers(1, 4), new=st.text(alphabet="xyz\n", max_size=12))
-def test_lines_outside_the_passage_keep_every_byte(
-    lines: list[tuple[str, str]], at: int, count: int, new: str
-) -> None:
+def test_lines_outside_the_passage_keep_every_byte(lines: list[tuple[str, str]], at: int, count: int, new: str) -> None:
     """BT-7, whatever the mix of line ends, blanks and separators that are no line ends."""
     assume(at < len(lines))
     before = "".join(text + end for text, end in lines[:at])
@@ -127,7 +125,11 @@ def test_lines_outside_the_passage_keep_every_byte(
     assert middle.replace("\r\n", "\n") == new
 
 
-@given(text=st.text(alphabet="ab“\r\n ", max_size=40), old=st.text(alphabet="ab\"“\r\n ", max_size=8), new=st.text(max_size=8))
+@given(
+    text=st.text(alphabet="ab“\r\n ", max_size=40),
+    old=st.text(alphabet='ab"“\r\n ', max_size=8),
+    new=st.text(max_size=8),
+)
 def test_any_edit_is_made_or_refused(text: str, old: str, new: str) -> None:
     try:
         result, count = apply_edits(text, [Edit(old, new)])

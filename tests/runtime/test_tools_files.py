@@ -199,6 +199,6 @@ async def test_link_cycle_does_not_trap_a_deep_listing(caller: Caller) -> None:
 
 
 async def test_names_that_are_no_text_are_listed_all_the_same(caller: Caller) -> None:
-    (Path(os.fsdecode(os.fsencode(caller.root) + b"/bad\xff\nname"))).touch()
+    (caller.root / os.fsdecode(b"bad\xff\nname")).touch()
 
     assert await caller.text(ls) == "[file] bad\ufffd\ufffdname"

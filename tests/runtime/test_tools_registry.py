@@ -50,7 +50,7 @@ def test_other_audiences_tools_do_not_exist() -> None:
 
 
 def test_name_that_is_taken_is_refused() -> None:
-    """RT-8, TL-9, D-58: globally, in the audience, and a global name by an audience; nothing is replaced by accident."""
+    """RT-8, TL-9, D-58: globally, in the audience, and a global name by an audience; nothing is replaced."""
     registry = ToolRegistry()
     first = tool("t")
     registry.register(first)

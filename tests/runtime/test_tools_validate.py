@@ -16,7 +16,10 @@ SCHEMA: dict[str, Json] = {
         "count": {"type": "integer"},
         "mode": {"enum": ["a", "b"]},
         "maybe": {"type": ["string", "null"]},
-        "items": {"type": "array", "items": {"type": "object", "required": ["x"], "properties": {"x": {"type": "number"}}}},
+        "items": {
+            "type": "array",
+            "items": {"type": "object", "required": ["x"], "properties": {"x": {"type": "number"}}},
+        },
     },
     "required": ["path"],
     "additionalProperties": False,

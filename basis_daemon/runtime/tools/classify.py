@@ -294,7 +294,8 @@ def _changes(subcommand: str, arguments: Sequence[str]) -> bool:
 
 def _has_flag(arguments: Iterable[str], letters: str, *long: str) -> bool:
     return any(
-        argument.partition("=")[0] in long or (argument[:1] == "-" and argument[:2] != "--" and any(one in argument for one in letters))
+        argument.partition("=")[0] in long
+        or (argument[:1] == "-" and argument[:2] != "--" and any(one in argument for one in letters))
         for argument in arguments
     )
 

@@ -137,8 +137,6 @@ def replace(path: Path, data: bytes, *, expected: Stored | None) -> None:
     the one expected, and `ToolError`.
     """
     _require_size(path, len(data))
-    if expected is not None and not expected.status.st_mode & 0o222:
-        raise ToolError(f"{path} is read-only (mode {stat.filemode(expected.status.st_mode)})")
     try:
         directory = open_directory(str(path.parent), create=expected is None)
         try:
@@ -150,6 +148,8 @@ def replace(path: Path, data: bytes, *, expected: Stored | None) -> None:
 
 
 def _replace_in(directory: int, path: Path, data: bytes, expected: Stored | None) -> None:
+    if expected is not None:
+        _require_writable(directory, path, expected.status)
     temporary = f".basis-{secrets.token_hex(8)}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, 0o666, dir_fd=directory)
@@ -164,6 +164,12 @@ def _replace_in(directory: int, path: Path, data: bytes, expected: Stored | None
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=directory)
+
+
+def _require_writable(directory: int, path: Path, status: os.stat_result) -> None:
+    """A rename asks the directory only; a protected file must not be replaced by that, not even by root."""
+    if not status.st_mode & 0o222 or not os.access(path.name, os.W_OK, dir_fd=directory):
+        raise ToolError(f"{path} is read-only ({stat.filemode(status.st_mode)})")
 
 
 def _copy_permissions(descriptor: int, status: os.stat_result) -> None:
