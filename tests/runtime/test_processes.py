@@ -72,7 +72,7 @@ async def test_command_runs_in_its_directory_with_an_empty_standard_input(
     """PO-11."""
     output = await run(executor, "pwd; cat", tmp_path)
 
-    assert output.stdout == f"{os.path.realpath(tmp_path)}\n"
+    assert output.stdout == f"{tmp_path}\n"
     assert output.succeeded
 
 

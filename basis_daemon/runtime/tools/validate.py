@@ -69,7 +69,7 @@ def _object_problems(rules: Mapping[str, Json], value: dict[str, Json], path: st
     required = rules.get("required")
     if isinstance(required, list):
         for name in cast(list[Any], required):
-            if name not in value:
+            if isinstance(name, str) and name not in value:
                 yield f"{_below(path, name)}: required, but missing"
     for name, item in value.items():
         if name in properties:
