@@ -1,6 +1,7 @@
 """The transcript's vocabulary: what is stored and what providers are sent. Not the wire's: see `basis_protocol`.
 
-Every type is a frozen msgspec struct that can be written as JSON and read back unchanged (PV-4…PV-7).
+Every type is a frozen msgspec struct that can be written as JSON and read back unchanged (PV-4…PV-7). They hold JSON
+values only, which can form no cycle, so the garbage collector is told to leave them alone (`gc=False`).
 """
 
 from typing import Any, Literal
@@ -11,15 +12,15 @@ Json = Any
 """Any JSON value."""
 
 
-class Block(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"):
+class Block(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="kind"):
     """Base of content blocks."""
 
 
-class Text(Block, frozen=True, tag="text"):
+class Text(Block, frozen=True, gc=False, tag="text"):
     text: str
 
 
-class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
+class Provenance(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Who produced an opaque reasoning payload. It is replayed to exactly this provider, model and format (PV-41)."""
 
     provider: str
@@ -27,7 +28,7 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
     format: Literal["anthropic_signed", "open_ai_encrypted", "gemini_thought"]
 
 
-class Thinking(Block, frozen=True, tag="thinking"):
+class Thinking(Block, frozen=True, gc=False, tag="thinking"):
     """Reasoning. Never counted as assistant text (PV-43)."""
 
     thinking: str = ""
@@ -38,7 +39,7 @@ class Thinking(Block, frozen=True, tag="thinking"):
     redacted: bool = False
 
 
-class Image(Block, frozen=True, tag="image"):
+class Image(Block, frozen=True, gc=False, tag="image"):
     """An image by bytes (`media_type` and base64 `data`) or by `url`."""
 
     media_type: str | None = None
@@ -46,7 +47,7 @@ class Image(Block, frozen=True, tag="image"):
     url: str | None = None
 
 
-class ToolUse(Block, frozen=True, tag="tool_use"):
+class ToolUse(Block, frozen=True, gc=False, tag="tool_use"):
     """A call the model asks for. `malformed` holds the raw text when it was no JSON object; `input` is then `{}`.
 
     `item_id` is the wire's own id of the item, where it differs from the call id (PV-20).
@@ -59,7 +60,7 @@ class ToolUse(Block, frozen=True, tag="tool_use"):
     item_id: str | None = None
 
 
-class ToolResult(Block, frozen=True, tag="tool_result"):
+class ToolResult(Block, frozen=True, gc=False, tag="tool_result"):
     """What a call gave back: text, or any structured JSON value."""
 
     tool_use_id: str
@@ -74,7 +75,7 @@ class ToolResult(Block, frozen=True, tag="tool_result"):
 ContentBlock = Text | Thinking | Image | ToolUse | ToolResult
 
 
-class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One message of a conversation, in the order it was said."""
 
     role: str

@@ -10,7 +10,11 @@ from bench.table import Row
 BARE_SERVER = """
 import asyncio, json, sys
 async def serve(reader, writer):
-    while head := await reader.readuntil(b"\\r\\n\\r\\n"):
+    while not reader.at_eof():
+        try:
+            head = await reader.readuntil(b"\\r\\n\\r\\n")
+        except asyncio.IncompleteReadError:
+            return
         body = json.loads(await reader.readexactly(int(head.split(b":")[1])))
         out = json.dumps({"jsonrpc": "2.0", "id": body.get("id"), "result": {}}).encode()
         writer.write(b"Content-Length: %d\\r\\n\\r\\n%b" % (len(out), out))
