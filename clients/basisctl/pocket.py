@@ -142,7 +142,9 @@ def how_to_install_engine(prefix: str, python: str) -> str:
         return f"pipx inject basis-daemon {ENGINE_REQUIREMENT}"
     if "uv" in parts and "tools" in parts:
         return f"uv tool install --with {ENGINE_REQUIREMENT} basis-daemon"
-    return f"{' '.join(_installer(python) or [python, '-m', 'pip', 'install'])} {ENGINE_REQUIREMENT}"
+    if importlib.util.find_spec("pip") is None:
+        return f"uv pip install --python {python} {ENGINE_REQUIREMENT}"
+    return f"{python} -m pip install {ENGINE_REQUIREMENT}"
 
 
 def _tell_engine(screen: Screen) -> int:
@@ -177,8 +179,8 @@ def _unpack(requirement: str, target: Path) -> None:
         command,
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr,
-        # Settings of the person that can't go with a target.
-        env={**os.environ, "PIP_USER": "0", "PIP_NO_COMPILE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+        # A setting of the person's that can't go with a target.
+        env={**os.environ, "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
         check=False,
     )
     if done.returncode != 0:
@@ -187,7 +189,7 @@ def _unpack(requirement: str, target: Path) -> None:
 
 def _installer(python: str) -> list[str] | None:
     if importlib.util.find_spec("pip") is not None:
-        return [python, "-m", "pip", "install", "--root-user-action", "ignore"]
+        return [python, "-m", "pip", "install", "--no-compile", "--root-user-action", "ignore"]
     uv = shutil.which("uv")
     return [uv, "pip", "install", "--python", python] if uv else None
 
