@@ -6,6 +6,7 @@ Owns the list of outputs. `python -m codegen.generate [--check]`.
 import argparse
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from codegen import golden, json_schema, lua, markdown, ownership, typescript
@@ -28,9 +29,14 @@ def outputs() -> Iterator[tuple[str, str]]:
         yield f"{GOLDEN}/{name}", text
 
 
+@cache
+def _wanted() -> dict[str, str]:
+    return dict(outputs())
+
+
 def stale(root: Path = ROOT) -> list[str]:
     """Generated files that are missing, differ from what would be written now, or are nobody's any more."""
-    wanted = dict(outputs())
+    wanted = _wanted()
     wrong = [name for name, text in wanted.items() if not _holds(root / name, text)]
     present = {f"{GOLDEN}/{path.name}" for path in (root / GOLDEN).glob("*.json")}
     return sorted([*wrong, *(present - wanted.keys())])
@@ -38,7 +44,7 @@ def stale(root: Path = ROOT) -> list[str]:
 
 def write(root: Path = ROOT) -> None:
     """Make every generated file what it should be; files that are right are not touched."""
-    wanted = dict(outputs())
+    wanted = _wanted()
     for name in stale(root):
         path = root / name
         if name not in wanted:

@@ -2,6 +2,7 @@
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 from interaction.behaviours import BEHAVIOURS
@@ -9,6 +10,7 @@ from interaction.behaviours import BEHAVIOURS
 TESTS = Path(__file__).resolve().parents[1]
 
 
+@cache
 def shown() -> dict[str, list[str]]:
     """Behaviour id → names of the tests that are marked with it, read from the source of every test module."""
     found: dict[str, list[str]] = defaultdict(list)
