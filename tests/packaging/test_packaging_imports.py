@@ -1,11 +1,14 @@
 """What a fresh process loads: the wire contract stands alone, and starting never pays for what it does not use."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+
+from support.daemon import DaemonProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 PROTOCOL_MODULES = sorted(path.stem for path in (ROOT / "shared" / "basis_protocol").glob("[a-z]*.py"))
@@ -77,3 +80,26 @@ def test_the_core_can_be_used_without_any_transport() -> None:
     loaded = loaded_by("from basis_daemon import Runtime, Workspace, RunSpec")
 
     assert loaded & set(HEAVY) == set()
+
+
+def test_a_daemon_that_answers_has_loaded_nothing_heavy(clean_environment: Path, tmp_path: Path) -> None:
+    """Providers, schemas, keyrings and the like wait until somebody needs them: a cold start is short."""
+    trace = tmp_path / "imports.txt"
+    daemon = DaemonProcess(clean_environment / "data")
+    with trace.open("wb") as file:
+        daemon.process = subprocess.Popen(
+            [sys.executable, "-X", "importtime", "-m", "basis_daemon", "--foreground"],
+            env=os.environ | {"BASIS_DATA_DIR": str(daemon.data)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=file,
+        )
+    try:
+        daemon.wait_until_it_answers()
+        daemon.connect().call("basis/daemon/status")
+    finally:
+        daemon.close()
+
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in trace.read_text().splitlines()}
+    assert "msgspec" in imported
+    assert imported & set(HEAVY) == set()
