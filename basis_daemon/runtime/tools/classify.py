@@ -9,109 +9,31 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
+from basis_daemon.runtime.tools.known_programs import (
+    BY_SEVERITY,
+    CLAUSES,
+    DOWNLOADERS,
+    GIT_OPTIONS_WITH_VALUE,
+    HARMLESS_OUTPUTS,
+    IN_PLACE,
+    INTERPRETERS,
+    KEYWORDS,
+    NETWORK_GIT,
+    PROGRAM_DIRECTORIES,
+    PROGRAMS,
+    READ_ONLY_GIT,
+    SHELLS,
+    STEERING_VARIABLES,
+    SYSTEM_DIRECTORIES,
+    WRAPPERS,
+)
 from basis_daemon.runtime.tools.shell_lines import SimpleCommand, Unreadable, simple_commands
 from basis_protocol.content import Classification
-
-BY_SEVERITY = (
-    "read_only",
-    "write",
-    "unknown",
-    "process_management",
-    "package_management",
-    "network",
-    "system_admin",
-    "destructive",
-)
-"""Intents, the least worrying first."""
 
 MAX_DEPTH = 8
 """Commands that run commands that run commands."""
 
-PROGRAMS: dict[str, str] = {
-    name: intent
-    for intent, names in {
-        "read_only": "ls cat head tail grep egrep fgrep rg find fd stat du df env printenv echo printf date test [ [[ "
-        "pwd diff cmp comm md5sum sha1sum sha256sum sha512sum cksum sum jq yq tr cut awk sed sort uniq wc nl od xxd "
-        "hexdump strings file tree which type whereis whoami id groups uname hostname arch uptime free realpath "
-        "readlink basename dirname seq true false : sleep cd pushd popd export set unset alias less more man tac rev "
-        "fold fmt column paste join tput locale getconf nproc lscpu lsblk git",
-        "write": "cp mv mkdir rmdir touch chmod chown chgrp ln install tee truncate mkfifo mknod dd patch split csplit",
-        "destructive": "rm shred wipefs unlink",
-        "network": "curl wget ssh scp rsync ftp sftp nc ncat telnet ping traceroute dig nslookup host whois ifconfig "
-        "ip netstat ss nmap",
-        "process_management": "kill pkill killall ps top htop bg fg jobs nohup disown wait nice renice",
-        "package_management": "apt apt-get yum dnf pacman brew pip pip3 npm yarn pnpm bun cargo gem go rustup snap "
-        "flatpak uv pipx",
-        "system_admin": "sudo doas su chroot mount umount fdisk parted systemctl service iptables ufw sysctl crontab "
-        "at useradd userdel usermod groupadd groupdel groupmod passwd visudo reboot shutdown halt poweroff",
-    }.items()
-    for name in names.split()
-}
-
-READ_ONLY_GIT = frozenset(
-    (
-        *("status", "log", "diff", "show", "branch", "tag", "stash", "remote", "fetch", "ls-files", "ls-tree"),
-        *("cat-file", "rev-parse", "describe", "shortlog", "blame", "bisect", "reflog", "config", "grep", "version"),
-        "help",
-    )
-)
-"""Subcommands that look, unless their arguments say otherwise."""
-NETWORK_GIT = frozenset(("push", "pull", "clone"))
-GIT_OPTIONS_WITH_VALUE = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace"))
-
-SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh", "ash", "fish"))
-INTERPRETERS = SHELLS | {"python", "python3", "node", "perl", "ruby"}
-DOWNLOADERS = frozenset(("curl", "wget"))
-
-IN_PLACE = {"sed": ("i", "--in-place"), "yq": ("i", "--inplace"), "sort": ("o", "--output")}
-"""Programs that only look unless they are given this option."""
-
-WRAPPERS: dict[str, frozenset[str]] = {
-    "sudo": frozenset(("-u", "-g", "-h", "-p", "-C", "-r", "-t", "-U", "-D", "-R", "-T")),
-    "doas": frozenset(("-u", "-C")),
-    "env": frozenset(("-u", "--unset", "-C", "--chdir", "-S")),
-    "xargs": frozenset(("-I", "-i", "-n", "-P", "-L", "-d", "-E", "-s", "-a", "--max-args", "--max-procs")),
-    "nohup": frozenset(),
-    "nice": frozenset(("-n",)),
-    "ionice": frozenset(("-c", "-n", "-p")),
-    "timeout": frozenset(("-k", "-s")),
-    "time": frozenset(("-f", "-o")),
-    "stdbuf": frozenset(("-i", "-o", "-e")),
-    "setsid": frozenset(),
-    "command": frozenset(),
-    "builtin": frozenset(),
-    "exec": frozenset(("-a",)),
-    "watch": frozenset(("-n",)),
-}
-"""Programs that run the command in their arguments, and their options that take a value."""
-
 FORK_BOMB = "looks like a fork bomb"
-
-KEYWORDS = frozenset(("if", "then", "else", "elif", "fi", "do", "done", "while", "until", "!", "{", "}"))
-CLAUSES = frozenset(("for", "case", "select", "function", "esac", "in"))
-"""Words after which no command stands in the same clause."""
-
-SYSTEM_DIRECTORIES = (
-    *("/etc/", "/usr/", "/var/", "/boot/", "/sys/", "/proc/", "/dev/", "/sbin/", "/lib/", "/opt/", "/bin/"),
-)
-PROGRAM_DIRECTORIES = frozenset(("", "/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/opt/homebrew/bin"))
-
-STEERING_VARIABLES = (
-    "PATH",
-    "LD_",
-    "DYLD_",
-    "GIT_",
-    "BASH_ENV",
-    "ENV",
-    "IFS",
-    "PAGER",
-    "PYTHON",
-    "NODE_OPTIONS",
-    "PERL5",
-)
-"""Variables that decide which programs run, by how they begin."""
-
-HARMLESS_OUTPUTS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "-"))
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _FUNCTION = re.compile(r"([:\w]{1,20})\s{0,5}\(\)\s{0,5}\{([^}]{0,200})")

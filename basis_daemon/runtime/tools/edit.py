@@ -7,9 +7,7 @@ is on disk, and refused when that isn't the version the agent knows: one it read
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
-
-import msgspec
+from typing import cast
 
 from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.tools import text_files
@@ -22,13 +20,12 @@ from basis_daemon.runtime.tools.base import (
     ToolSpec,
 )
 from basis_daemon.runtime.tools.diffs import Change, change
-from basis_daemon.runtime.tools.edits import Edit, apply_edits, first_difference
-from basis_daemon.runtime.tools.inputs import PATH_ALIASES, flag, shown, spelled, string
+from basis_daemon.runtime.tools.edit_inputs import canonical_edits, read_edits
+from basis_daemon.runtime.tools.edits import apply_edits, first_difference
+from basis_daemon.runtime.tools.inputs import PATH_ALIASES, shown, spelled, string
 from basis_daemon.runtime.tools.text_files import StaleFile, Stored, TextFile
 from basis_daemon.runtime.tools.threads import Stop, in_thread
 from basis_protocol.content import DiffPreview
-
-MAX_EDITS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +119,7 @@ class EditTool:
                 },
                 "required": ["path", "edits"],
             },
-            lambda input: _canonical_edits(input),
+            canonical_edits,
         ),
         capabilities=frozenset({"filesystem_write"}),
         side_effect="local_state",
@@ -230,14 +227,7 @@ def _in_style_of(file: TextFile, content: str) -> str:
 
 
 def _edit_request(input: dict[str, Json]) -> tuple[str, Rewrite]:
-    fields = _canonical_edits(input)
-    path, everywhere = string(fields, "path"), flag(fields, "replace_all")
-    entries = fields.get("edits")
-    if not isinstance(entries, list) or not entries:
-        raise ToolError("edits: expected a list of at least one edit")
-    if len(cast(list[Any], entries)) > MAX_EDITS:
-        raise ToolError(f"edits: more than {MAX_EDITS} at once")
-    edits = [_edit(entry, everywhere) for entry in cast(list[Json], entries)]
+    path, edits = read_edits(input)
 
     def rewrite(file: TextFile | None, target: Path) -> tuple[str, int]:
         if file is None:
@@ -245,50 +235,3 @@ def _edit_request(input: dict[str, Json]) -> tuple[str, Rewrite]:
         return apply_edits(file.text, edits)
 
     return path, rewrite
-
-
-def _edit(entry: Json, everywhere: bool) -> Edit:
-    if not isinstance(entry, dict):
-        raise ToolError("edits: expected objects with old_string and new_string")
-    fields = cast(dict[str, Json], entry)
-    everywhere = everywhere or flag(fields, "replace_all")
-    return Edit(string(fields, "old_string"), string(fields, "new_string"), everywhere)
-
-
-_spell_file = spelled({**PATH_ALIASES, "replaceAll": "replace_all"})
-_spell_edit = spelled(
-    {
-        "oldText": "old_string",
-        "old": "old_string",
-        "oldString": "old_string",
-        "newText": "new_string",
-        "new": "new_string",
-        "newString": "new_string",
-        "replaceAll": "replace_all",
-    }
-)
-
-
-def _canonical_edits(input: dict[str, Json]) -> dict[str, Json]:
-    """Edits as a list of objects, whether they came so, as one object, as JSON text, or beside the path."""
-    fields = _spell_file(input)
-    edits = fields.pop("edits", None)
-    if isinstance(edits, str):
-        edits = _parsed(edits)
-    if isinstance(edits, dict):
-        edits = cast(Json, [edits])
-    if not edits:
-        beside = _spell_edit(fields)
-        flat = {name: beside[name] for name in ("old_string", "new_string") if name in beside}
-        edits = cast(Json, [flat]) if flat else edits
-    if isinstance(edits, list):
-        entries = cast(list[Any], edits)
-        edits = [_spell_edit(cast(dict[str, Json], entry)) if isinstance(entry, dict) else entry for entry in entries]
-    return fields if edits is None else {**fields, "edits": edits}
-
-
-def _parsed(text: str) -> Json:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text

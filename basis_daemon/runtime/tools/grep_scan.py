@@ -1,17 +1,14 @@
 """Finds lines in files. Runs in a worker thread, or as a process of its own for patterns that might never end.
 
 A regular expression can take longer than the universe is old, and while it runs no other thread does. One that repeats
-something is therefore matched in a process that can be ended. Standard library only: that process starts in a few
-milliseconds and imports nothing else.
+something is therefore matched in a process that can be ended. Few modules are imported here, and no `dataclasses`: the
+process is started for every such search, and they would take longer than most searches.
 """
 
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
-from typing import Any
 
 MAX_LINE_CHARS = 500
 """A longer line is shown in part, round the match."""
@@ -23,38 +20,50 @@ MAX_SPANNED_LINES = 50
 """Lines shown of one match over several."""
 
 
-@dataclass(frozen=True)
 class Search:
-    """What to look for and where. `paths` are canonical; `texts` replaces what is on disk, by index."""
+    """What to look for and where. `paths` are canonical; `texts` stands for what is on disk, by index in `paths`."""
 
-    pattern: str
-    paths: list[str]
-    texts: dict[int, str] = field(default_factory=dict[int, str])
-    literal: bool = False
-    ignore_case: bool = False
-    multiline: bool = False
-    context: int = 0
-    limit: int = 200
-    max_file_bytes: int = 10 * 1024 * 1024
+    def __init__(
+        self,
+        pattern: str,
+        paths: list[str],
+        *,
+        texts: dict[int, str] | None = None,
+        literal: bool = False,
+        ignore_case: bool = False,
+        multiline: bool = False,
+        context: int = 0,
+        limit: int = 200,
+        max_file_bytes: int = 10 * 1024 * 1024,
+    ) -> None:
+        self.pattern = pattern
+        self.paths = paths
+        self.texts = texts or {}
+        self.literal = literal
+        self.ignore_case = ignore_case
+        self.multiline = multiline
+        self.context = context
+        self.limit = limit
+        self.max_file_bytes = max_file_bytes
 
 
-@dataclass(frozen=True)
 class Found:
     """What one file holds: `(line number, is a match, text)`, in order, and how many matches that are."""
 
-    index: int
-    lines: list[tuple[int, bool, str]]
-    matches: int
+    def __init__(self, index: int, lines: list[tuple[int, bool, str]], matches: int) -> None:
+        self.index = index
+        self.lines = lines
+        self.matches = matches
 
 
-@dataclass
 class Tally:
     """What was left out and why, and whether the limit ended the search."""
 
-    not_text: int = 0
-    unreadable: int = 0
-    too_large: int = 0
-    limited: bool = False
+    def __init__(self, not_text: int = 0, unreadable: int = 0, too_large: int = 0, limited: bool = False) -> None:
+        self.not_text = not_text
+        self.unreadable = unreadable
+        self.too_large = too_large
+        self.limited = limited
 
 
 class NotText(Exception):
@@ -220,21 +229,21 @@ def _shortened(line: str, column: int) -> str:
 
 def main(open_file: OpenFile) -> None:
     """The process: a `Search` as JSON in, a JSON line for every `Found`, and at last the tally or an error."""
-    fields: dict[str, Any] = json.load(sys.stdin.buffer)
-    texts: dict[int, str] = {int(index): text for index, text in fields.pop("texts").items()}
-    search = Search(texts=texts, **fields)
+    fields = json.load(sys.stdin.buffer)
+    texts = {int(index): text for index, text in fields.pop("texts").items()}
     tally = Tally()
     try:
-        for found in scan(search, open_file, tally, is_stopped=lambda: False):
-            _print(asdict(found))
+        for found in scan(Search(texts=texts, **fields), open_file, tally, is_stopped=lambda: False):
+            _print(vars(found))
     except BAD_PATTERN as error:
         _print({"error": str(error)})
     else:
-        _print({"tally": asdict(tally)})
+        _print({"tally": vars(tally)})
 
 
 def _print(value: dict[str, object]) -> None:
-    os.write(1, json.dumps(value).encode() + b"\n")
+    sys.stdout.buffer.write(json.dumps(value).encode() + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def parse(output: bytes) -> tuple[list[Found], Tally | None, str | None]:

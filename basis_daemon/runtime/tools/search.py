@@ -4,7 +4,6 @@ Owns their inputs and how results are shown. What is looked at: `walk.py`; how l
 """
 
 import asyncio
-import dataclasses
 import json
 import os
 import stat
@@ -99,9 +98,11 @@ class GrepTool:
             raise ToolError(f"pattern: longer than {MAX_PATTERN_CHARS} characters")
         wanted = PathGlob(string(fields, "glob")) if fields.get("glob") else None
         files = await _files(context, fields)
+        paths, texts = await in_thread(lambda stop: _candidates(files, wanted, context, stop))
         search = Search(
             pattern=pattern,
-            paths=[],
+            paths=paths,
+            texts=texts,
             literal=flag(fields, "literal"),
             ignore_case=flag(fields, "ignore_case"),
             multiline=flag(fields, "multiline"),
@@ -109,7 +110,6 @@ class GrepTool:
             limit=integer(fields, "limit", 200, at_most=MAX_RESULTS),
             max_file_bytes=text_files.MAX_FILE_BYTES,
         )
-        search = await in_thread(lambda stop: _with_files(search, files, wanted, context, stop))
         found, tally, notes = await (_scan_here(search) if grep_scan.is_tame(search) else _scan_apart(search))
         return _grep_output(search, found, [*_tally_notes(tally, search), *notes, *_walk_notes(files)], context)
 
@@ -169,7 +169,10 @@ async def _files(context: ToolContext, fields: dict[str, Json]) -> Files:
         raise text_files.refusal(target, error) from error
 
 
-def _with_files(search: Search, files: Files, wanted: PathGlob | None, context: ToolContext, stop: Stop) -> Search:
+def _candidates(
+    files: Files, wanted: PathGlob | None, context: ToolContext, stop: Stop
+) -> tuple[list[str], dict[int, str]]:
+    """The files to search, and what an editor has of them."""
     paths = [os.path.join(files.root, path) for path in files.paths if wanted is None or wanted.matches(path)]
     texts: dict[int, str] = {}
     for index, path in enumerate(paths):
@@ -177,7 +180,7 @@ def _with_files(search: Search, files: Files, wanted: PathGlob | None, context: 
         text = context.overlay(Path(path))
         if text is not None:
             texts[index] = text.replace("\r\n", "\n")
-    return dataclasses.replace(search, paths=paths, texts=texts)
+    return paths, texts
 
 
 async def _scan_here(search: Search) -> tuple[list[Found], Tally, list[str]]:
@@ -197,7 +200,7 @@ async def _scan_here(search: Search) -> tuple[list[Found], Tally, list[str]]:
 
 async def _scan_apart(search: Search) -> tuple[list[Found], Tally, list[str]]:
     """The same in a process of its own, which can be ended while it matches."""
-    request = await asyncio.to_thread(lambda: json.dumps(dataclasses.asdict(search)).encode())
+    request = await asyncio.to_thread(lambda: json.dumps(vars(search)).encode())
     try:
         output = await run_program(
             (sys.executable, "-I", "-S", "-c", _START_SCAN, os.path.dirname(grep_scan.__file__)),
