@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from basis_client.connect import START_TIMEOUT_S, connect, has_died
+from basis_client.connect import ALWAYS, IF_IT_DIED, NEVER, START_TIMEOUT_S, connect
 from basis_client.errors import CONNECTION_LOST, DAEMON_UNREACHABLE, NOT_RUNNING, TIMED_OUT, ClientError
 from basis_client.handshake import Hello, read_initialize
 from basis_client.link import Link
@@ -189,7 +189,7 @@ class Client:
 
     async def _connect_once(self) -> Link:
         """Connect, shake hands, and put everything back as it was: workspaces with their environment, then streams."""
-        start = self._start and (self.daemon is None or has_died(self._environ))
+        start = NEVER if not self._start else ALWAYS if self.daemon is None else IF_IT_DIED
         link = await Link.over(await _dial(self._environ, start=start), self._route)
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
@@ -273,7 +273,7 @@ async def open_client(
         raise failure
 
 
-async def _dial(environ: Mapping[str, str], *, start: bool) -> socket.socket:
+async def _dial(environ: Mapping[str, str], *, start: str) -> socket.socket:
     """`connect` in a thread. When cancelled, the socket it may still return is closed."""
     dialling = asyncio.get_running_loop().run_in_executor(None, lambda: connect(environ, start=start))
     try:

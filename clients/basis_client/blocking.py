@@ -13,7 +13,7 @@ import socket
 import time
 from collections import deque
 
-from basis_client.connect import START_TIMEOUT_S, connect
+from basis_client.connect import ALWAYS, START_TIMEOUT_S, connect
 from basis_client.errors import BAD_PEER, CONNECTION_LOST, TIMED_OUT, ClientError, fields_of
 from basis_client.handshake import Hello, read_initialize
 from basis_protocol.framing import MAX_FRAME_BYTES, Decoder, FramingError, encode
@@ -156,7 +156,7 @@ def open_connection(
     hello: Hello,
     environ: Mapping[str, str] = os.environ,
     *,
-    start: bool = True,
+    start: str = ALWAYS,
     timeout_s: float = START_TIMEOUT_S,
     on_starting: Callable[[], None] | None = None,
 ) -> Connection:

@@ -33,10 +33,18 @@ BUSY = (errno.EAGAIN, errno.EINTR, errno.ETIMEDOUT, errno.EINPROGRESS)
 """The daemon is there but its queue of new connections is full: wait, don't start another."""
 
 
+ALWAYS, IF_IT_DIED, NEVER = "always", "if_it_died", "never"
+"""When a daemon is started. A client that lost its connection starts one in place of a daemon that died, but does not
+undo somebody's `basisctl daemon stop`: see `has_died`."""
+
+DEATH_CERTAIN_AFTER_S = 0.1
+"""A daemon that ends takes its socket's path away within this time after it stopped listening."""
+
+
 def connect(
     environ: Mapping[str, str] = os.environ,
     *,
-    start: bool = True,
+    start: str = ALWAYS,
     timeout_s: float = START_TIMEOUT_S,
     on_starting: Callable[[], None] | None = None,
 ) -> socket.socket:
@@ -52,23 +60,18 @@ def connect(
     found = dial(path)
     if found is not None:
         return found
-    if not start:
-        raise ClientError(
-            f"no daemon is running (nothing answers at {path})",
-            kind=NOT_RUNNING,
-            hint="start one: basisctl daemon start",
-        )
+    if start == IF_IT_DIED:
+        time.sleep(DEATH_CERTAIN_AFTER_S)
+    if start == NEVER or (start == IF_IT_DIED and not has_died(environ)):
+        raise _not_running(path)
     if on_starting is not None:
         on_starting()
-    return _start_and_connect(path, environ, time.monotonic() + timeout_s)
+    return _start_and_connect(path, environ, start, time.monotonic() + timeout_s)
 
 
 def has_died(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether a daemon that was there a moment ago died, rather than ended on purpose.
-
-    One that ends takes its socket's path away; one that is killed can't. A client that lost its connection starts a new
-    daemon in place of a dead one, but does not undo somebody's `basisctl daemon stop`.
-    """
+    """Whether a daemon that was there a moment ago died, rather than ended on purpose: one that ends takes its socket's
+    path away, one that is killed can't."""
     return os.path.lexists(address.find_socket(environ))
 
 
@@ -94,7 +97,7 @@ def dial(path: str) -> socket.socket | None:
     return connection
 
 
-def _start_and_connect(path: str, environ: Mapping[str, str], deadline: float) -> socket.socket:
+def _start_and_connect(path: str, environ: Mapping[str, str], start: str, deadline: float) -> socket.socket:
     """Look at the socket until it answers; meanwhile be the one that starts the daemon, if nobody else is."""
     from basis_client.launch import StartLock, launch
 
@@ -110,6 +113,8 @@ def _start_and_connect(path: str, environ: Mapping[str, str], deadline: float) -
                     launched.let_go()
                 return found
             if is_mine and launched is None:
+                if start == IF_IT_DIED and not has_died(environ):
+                    raise _not_running(path)
                 launched = launch(environ)
             elif launched is not None and launched.has_ended():
                 launched.raise_unless_another_runs()
@@ -119,6 +124,14 @@ def _start_and_connect(path: str, environ: Mapping[str, str], deadline: float) -
                 raise _took_too_long(path, environ, launched)
             time.sleep(pause)
             pause = min(pause * 1.5, RETRY_LONGEST_S)
+
+
+def _not_running(path: str) -> ClientError:
+    return ClientError(
+        f"no daemon is running (nothing answers at {path})",
+        kind=NOT_RUNNING,
+        hint="start one: basisctl daemon start",
+    )
 
 
 def _took_too_long(path: str, environ: Mapping[str, str], launched: Launch | None) -> ClientError:

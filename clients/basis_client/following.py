@@ -7,6 +7,7 @@ it gave up on a reader that was too slow. Does not know what the events mean.
 from __future__ import annotations
 
 import time
+from itertools import count
 
 from basis_client.cursor import GAP, NEXT, Cursor
 from basis_client.errors import CONNECTION_LOST, DAEMON_UNREACHABLE, NOT_RUNNING, TIMED_OUT, ClientError
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 20.0
 """How long a lost daemon is looked for before the loss is reported."""
+
+PATIENCE_WHEN_STOPPED_S = 5.0
+"""The same when nobody may start one, because somebody stopped it: a service manager's restart takes less."""
 
 LOSSES_WITHOUT_NEWS = 8
 """Give up when the connection was lost this often with no event in between: something ends the daemon each time."""
@@ -98,13 +102,14 @@ class Follower:
             raise error
         if self.on_lost is not None:
             self.on_lost()
-        give_up_at = time.monotonic() + PATIENCE_S
-        for attempt in range(10_000):
+        lost_at = time.monotonic()
+        for attempt in count():
             try:
                 self._connect_again()
             except ClientError as failure:
                 pause = PAUSES_S[min(attempt, len(PAUSES_S) - 1)]
-                if failure.kind not in PASSING or time.monotonic() + pause > give_up_at:
+                patience_s = PATIENCE_WHEN_STOPPED_S if failure.kind == NOT_RUNNING else PATIENCE_S
+                if failure.kind not in PASSING or time.monotonic() + pause > lost_at + patience_s:
                     raise
                 time.sleep(pause)
             else:

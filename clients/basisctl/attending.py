@@ -9,7 +9,7 @@ import os
 import sys
 
 from basis_client.blocking import Connection, open_connection
-from basis_client.connect import has_died
+from basis_client.connect import ALWAYS, IF_IT_DIED, NEVER
 from basis_client.errors import fields_of
 from basis_client.following import Follower
 from basisctl import exit_codes
@@ -98,12 +98,12 @@ class Attendance:
         return code
 
     def _dial_again(self) -> Connection:
-        return self._open(start=has_died())[0]
+        return self._open(start=IF_IT_DIED)[0]
 
-    def _open(self, *, start: bool = True) -> tuple[Connection, dict[str, Any]]:
+    def _open(self, *, start: str = ALWAYS) -> tuple[Connection, dict[str, Any]]:
         connection = open_connection(
             self._hello,
-            start=start and not self._args.no_start,
+            start=NEVER if self._args.no_start else start,
             on_starting=lambda: self.progress.say("starting the daemon"),
         )
         try:

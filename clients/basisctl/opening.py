@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from basis_client.blocking import Connection, open_connection
+from basis_client.connect import ALWAYS, NEVER
 from basis_client.errors import NOT_RUNNING, ClientError, fields_of
 from basis_client.handshake import Hello
 from basisctl.render import without_kind
@@ -15,7 +16,7 @@ from basisctl.render import without_kind
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
 TERMINAL_NOISE = (
@@ -42,17 +43,15 @@ def hello(*, can_approve: bool) -> Hello:
     return Hello("basisctl", kind="cli", can_approve=can_approve)
 
 
-def open_daemon(
-    args: Namespace, *, can_approve: bool = False, start: bool = True, on_starting: Callable[[], None] | None = None
-) -> Connection:
+def open_daemon(args: Namespace, *, can_approve: bool = False) -> Connection:
     """Connect for one request or a few. Raises `ClientError`."""
-    return open_connection(hello(can_approve=can_approve), start=start and not args.no_start, on_starting=on_starting)
+    return open_connection(hello(can_approve=can_approve), start=NEVER if args.no_start else ALWAYS)
 
 
 def open_running_daemon() -> Connection | None:
     """Connect to the daemon that runs; `None` when none does. Never starts one."""
     try:
-        return open_connection(hello(can_approve=False), start=False)
+        return open_connection(hello(can_approve=False), start=NEVER)
     except ClientError as error:
         if error.kind == NOT_RUNNING:
             return None

@@ -74,6 +74,11 @@ class Watching:
 
     def lost(self) -> None:
         """Take the news that the connection is gone (`Follower.on_lost`)."""
+        if self._questions.source is not None:
+            # No status line then: it would be drawn over the question.
+            self._questions.hide()
+            self._screen.line("· the daemon is gone: reconnecting")
+            self._questions.show_again()
         self._progress.say("the daemon is gone: reconnecting")
         # Nothing can be cancelled now: Ctrl-C is to leave at once.
         self._signals.has_something_to_cancel = False

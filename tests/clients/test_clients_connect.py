@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from basis_client.blocking import open_connection
-from basis_client.connect import connect, has_died
+from basis_client.connect import NEVER, connect, has_died
 from basis_client.errors import ClientError
 from basis_client.handshake import Hello
 from basis_protocol import address
@@ -231,7 +231,7 @@ def test_daemon_that_goes_away_during_the_handshake_is_tried_again(fake_daemon: 
 
     fake_daemon.handlers["initialize"] = falter
 
-    connection = open_connection(Hello("test", kind="cli"), start=False)
+    connection = open_connection(Hello("test", kind="cli"), start=NEVER)
     connection.close()
 
     assert len(fake_daemon.asked("initialize")) == 3
@@ -256,7 +256,7 @@ def test_long_data_directory_still_has_a_socket(tmp_path: Path, monkeypatch: pyt
         listening.bind(str(path))
         listening.listen()
         try:
-            connect(start=False).close()
+            connect(start=NEVER).close()
         finally:
             path.unlink()
 
