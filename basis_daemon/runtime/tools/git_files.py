@@ -46,7 +46,7 @@ async def listed_by_git(root: str, environment: Mapping[str, str]) -> list[str]:
         prefix = waiting.pop()
         output = await _run_git(git, os.path.join(root, prefix), env)
         if output is None:
-            return [] if not prefix else listed
+            continue
         names, nested = _parsed(output)
         listed += [prefix + name for name in names]
         inside = [prefix + name for name in nested]
