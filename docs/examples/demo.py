@@ -70,7 +70,7 @@ def perform(stage: Stage, *, with_pocket: bool) -> None:
 def ask_the_pocket_model(stage: Stage) -> None:
     say(
         "1. A question, answered by a real model (the pocket model)",
-        "It has to look into a file, so there is a tool call: reading needs no approval. The answer is streamed.",
+        "It has to look into a file: that is a tool call, and reading needs no approval. The answer is streamed.",
     )
     if not MODELS.is_dir():
         raise Stop(f"the pocket model is not in {MODELS}; `make demo` puts it there")
@@ -78,9 +78,16 @@ def ask_the_pocket_model(stage: Stage) -> None:
     stage.basisctl("connect", "pocket")
     with Terminal(stage, "run", QUESTION) as terminal:
         terminal.finish()
-    model = str(stage.newest_session()["model"])
-    print(indented(POCKET_SAID.format(model=model), mark="   "))
-    stage.note(f"a question about a file, answered by the pocket model {model}")
+    session = stage.newest_session()
+    model, looked = str(session["model"]), has_tool_call(stage, str(session["sessionId"]))
+    print("\n" + indented(POCKET_SAID.format(model=model), mark="   "))
+    how = "answered after reading it" if looked else "answered without looking, as it sometimes does,"
+    stage.note(f"a question about a file, {how} by the pocket model ({model})")
+
+
+def has_tool_call(stage: Stage, session: str) -> bool:
+    items = map(json.loads, stage.basisctl("show", session, "--json", show=False).splitlines())
+    return any(item["kind"] == "tool" for item in items)
 
 
 def edit_with_approval(stage: Stage) -> None:
