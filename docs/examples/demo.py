@@ -128,6 +128,7 @@ def survive_a_kill(stage: Stage) -> None:
         os.kill(pid, signal.SIGKILL)
         until_dead(pid)
         print(f"\n\n   kill -9 {pid}   (the daemon)\n")
+        one.wait_for("run interrupted")
         one.wait_for("[y] yes")
         print("\n\n   Answered here this time, with the key y.")
         one.type("y")
