@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from basisctl import exit_codes
 from basisctl.cli import COMMANDS, duration_s, parse
 from support.command_line import basisctl
 
@@ -82,3 +83,13 @@ def test_every_command_is_in_the_help_and_explains_itself(workspace: Path) -> No
 
 def test_prompt_that_looks_like_an_option_can_be_sent() -> None:
     assert parse(["run", "--json", "--", "--help", "me"]).prompt == ["--help", "me"]
+
+
+def test_exit_codes_are_documented() -> None:
+    """The page for people lists exactly the codes there are."""
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "basisctl.md").read_text()
+    table = page.partition("| exit code |")[2].partition("\n\n")[0]
+    cells = [row.split("|")[1] for row in table.splitlines() if row.count("|") > 2]
+    listed = {int(word) for cell in cells for word in cell.split(",") if word.strip().isdecimal()}
+
+    assert listed == {value for name, value in vars(exit_codes).items() if name.isupper()}

@@ -6,10 +6,15 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import pytest
 
+from basis_protocol.asks import Ask
+from basis_protocol.events import RunFinished, SessionEvent, ToolCompleted
+from basis_protocol.lifecycle import DaemonStatusResult
+from basis_protocol.sessions import HistoryItem, SessionInfo
 from support.command_line import COMMAND, WAIT_S, Terminal, basisctl
 from support.model_server import Gate, ModelServer, calls, says, slow, tool
 
@@ -207,6 +212,36 @@ def test_question_survives_a_killed_daemon(model: ModelServer, workspace: Path, 
 
     assert app.read_text() == "DELAY = 0.2\n"
     assert len(model.requests) == 2
+
+
+def test_json_output_is_the_protocols(model: ModelServer, workspace: Path, app: Path) -> None:
+    """Every line of every listing is a type of the protocol, whole and by itself."""
+    model.script(calls(tool("read", {"path": "app.py"})), EDIT, says("Not allowed."), EDIT, says("Done."))
+
+    events = basisctl("run", "--json", "make it faster", cwd=workspace)
+    with Terminal(["run", "--session", "last", "again"], cwd=workspace) as terminal:
+        terminal.until("[r] no, with a reason")
+        asks = basisctl("asks", "--json", cwd=workspace)
+        terminal.press("y")
+        assert terminal.exit_code() == 0
+    sessions = basisctl("sessions", "--json", cwd=workspace)
+    items = basisctl("show", "last", "--json", cwd=workspace)
+    status = basisctl("status", "--json", cwd=workspace)
+
+    types = [event.event for event in _typed(events.stdout, SessionEvent)]
+    assert events.returncode == 4
+    assert isinstance(types[-1], RunFinished) and any(isinstance(each, ToolCompleted) for each in types)
+    assert [ask.tool_name for ask in _typed(asks.stdout, Ask)] == ["edit"]
+    assert [session.turns for session in _typed(sessions.stdout, SessionInfo)] == [2]
+    assert {"user", "assistant", "tool"} <= {item.kind for item in _typed(items.stdout, HistoryItem)}
+    assert _typed(status.stdout, DaemonStatusResult)[0].data_dir == os.environ["BASIS_DATA_DIR"]
+
+
+T = TypeVar("T")
+
+
+def _typed(output: str, kind: type[T]) -> list[T]:
+    return [msgspec.json.decode(line, type=kind) for line in output.splitlines()]
 
 
 def test_bound_ends_the_turn_with_its_own_exit_code(model: ModelServer, workspace: Path, app: Path) -> None:
