@@ -46,6 +46,7 @@ class Child:
         """Seconds since the epoch."""
         self._process = process
         self._members: Sequence[tree.Process] = ()
+        self._is_over = False
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[None] = self._loop.create_future()
         self._watch()
@@ -78,15 +79,21 @@ class Child:
         return self._exited.done()
 
     def reap(self) -> int | None:
-        """Exit status, negative for a signal; `None` while it runs. The process id means nothing afterwards."""
-        return self._process.poll()
+        """Exit status, negative for a signal. `None` while it runs: it is reaped when it ends, without being waited for.
+
+        Once it is reaped the process id means nothing.
+        """
+        status = self._process.poll()
+        if status is None:
+            self._exited.add_done_callback(lambda _: self._process.poll())
+        return status
 
     async def end(self, grace_s: float = GRACE_S) -> None:
-        """End the whole tree: SIGTERM, a grace, SIGKILL until nothing is left; then reap (PO-12). Idempotent.
+        """End the whole tree: SIGTERM, a grace, SIGKILL until nothing is left (PO-12). Idempotent; reaping is left.
 
-        Cancelling this shortens it: everything known is killed at once.
+        Cancelling this shortens it: everything known is killed at once. Whoever can should call it again then.
         """
-        if self._process.returncode is not None:
+        if self._is_over or self._process.returncode is not None:
             return
         try:
             with anyio.CancelScope(shield=True):
@@ -94,15 +101,13 @@ class Child:
         except asyncio.CancelledError:
             self.kill_nowait()
             raise
-        finally:
-            self.reap()
+        self._is_over = True
 
     def kill_nowait(self) -> None:
-        """SIGKILL everything known to belong to this child; it is reaped when it has gone."""
+        """SIGKILL everything known to belong to this child."""
         if self._process.returncode is None:
             tree.signal_group(self.pid, signal.SIGKILL)
         tree.signal_each(self._members, signal.SIGKILL)
-        self._exited.add_done_callback(lambda _: self.reap())
 
     async def _end(self, grace_s: float) -> None:
         grace_ends = self._loop.time() + grace_s
@@ -112,10 +117,13 @@ class Child:
         while not await self._is_gone() and self._loop.time() < grace_ends:  # noqa: ASYNC110
             await asyncio.sleep(POLL_S)
         gives_up = self._loop.time() + REAP_S
-        while await self._sweep(signal.SIGKILL) or not self.has_exited:
-            if self._loop.time() > gives_up:
+        # Nothing twice in a row: a process that is just being started or replaced can be overlooked once.
+        quiet = 0
+        while self._loop.time() < gives_up:
+            quiet = quiet + 1 if not await self._sweep(signal.SIGKILL) and self.has_exited else 0
+            if quiet == 2:
                 break
-            await self.wait(POLL_S)
+            await asyncio.sleep(POLL_S)
 
     async def _sweep(self, number: signal.Signals) -> Sequence[tree.Process]:
         self._members = await to_thread.run_sync(tree.sweep, self.leader, number, self._members)

@@ -232,6 +232,27 @@ async def test_cancelling_twice_still_leaves_nothing(executor: LocalExecutor, tm
             await anyio.sleep(0.005)
 
 
+@ONLY_LINUX
+async def test_cancelling_while_a_timeout_is_ending_the_tree_leaves_nothing(
+    executor: LocalExecutor, tmp_path: Path
+) -> None:
+    """PO-12: the ending that was interrupted is done again, whole."""
+    command = (
+        "(setsid sh -c 'echo $$ > pid; trap \"\" TERM; exec sleep 100' &) ; trap '' TERM; while :; do sleep 1; done"
+    )
+    env = {**PATH, "MARK": "unique-value"}
+    async with asyncio.TaskGroup() as tasks:
+        asked = request(command, tmp_path, env=env, marker="MARK=unique-value", timeout_s=0.3)
+        running = tasks.create_task(executor.run(asked))
+        pid = await pid_in(tmp_path / "pid")
+        await asyncio.sleep(0.5)
+        assert not running.done()  # it timed out and is in its grace
+        running.cancel()
+
+    assert running.cancelled()
+    assert not lives(pid)
+
+
 async def test_process_left_behind_does_not_turn_success_into_failure(executor: LocalExecutor, tmp_path: Path) -> None:
     """PO-14: what was printed comes back, with a note; the process goes on and stays in the table."""
     output = await run(executor, "sleep 100 & echo started", tmp_path, owner="agent-1")
