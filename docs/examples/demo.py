@@ -72,9 +72,13 @@ def ask_the_pocket_model(stage: Stage) -> None:
         "1. A question, answered by a real model (the pocket model)",
         "It has to look into a file: that is a tool call, and reading needs no approval. The answer is streamed.",
     )
-    if not MODELS.is_dir():
-        raise Stop(f"the pocket model is not in {MODELS}; `make demo` puts it there")
     stage.lend_pocket_model(MODELS)
+    try:
+        stage.basisctl("pocket", "status")
+    except Stop:
+        print("\n   So this part is left out: the rest does without a model.")
+        stage.note("no model: the pocket model can't run here, for the reason above")
+        return
     stage.basisctl("connect", "pocket")
     with Terminal(stage, "run", QUESTION) as terminal:
         terminal.finish()

@@ -70,7 +70,7 @@ class Stage:
             subprocess.run(["git", *command], cwd=self.repository, env=self.environment, check=True)
 
     def lend_pocket_model(self, models: Path) -> None:
-        """The model was downloaded when the environment was made; here it is linked to."""
+        """The model was downloaded when the environment was made; here it is linked to. It need not be there."""
         self.data.mkdir(mode=0o700, exist_ok=True)
         (self.data / "models").symlink_to(models)
 
