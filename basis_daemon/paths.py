@@ -40,9 +40,7 @@ class Paths:
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> "Paths":
         """Raises `basis_protocol.address.NoDataDirectory`."""
-        return cls(
-            data=address.data_dir(environ), socket=address.socket_path(environ), config=config_dir(environ)
-        )
+        return cls(data=address.data_dir(environ), socket=address.socket_path(environ), config=config_dir(environ))
 
 
 def config_dir(environ: Mapping[str, str]) -> Path | None:
