@@ -42,8 +42,10 @@ class Handler(BaseHTTPRequestHandler):
             return
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
-        self.send_header("connection", "close")
+        self.send_header("transfer-encoding", "chunked")
         self.end_headers()
+        # As the engine does now and then: the connection is dropped after the answer, without a word.
+        self.close_connection = True
         text, pieces = turn["text"], turn.get("pieces", 3)
         size = max(1, -(-len(text) // pieces))
         for start in range(0, len(text), size):
@@ -52,10 +54,14 @@ class Handler(BaseHTTPRequestHandler):
             os.kill(os.getpid(), signal.SIGKILL)
         self._event({"choices": [{"delta": {}, "finish_reason": turn.get("finish", "stop")}]})
         self._event({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}})
-        self.wfile.write(b"data: [DONE]\n\n")
+        self._chunk(b"data: [DONE]\n\n")
+        self._chunk(b"")
 
     def _event(self, value: dict[str, Any]) -> None:
-        self.wfile.write(f"data: {json.dumps(value)}\n\n".encode())
+        self._chunk(f"data: {json.dumps(value)}\n\n".encode())
+
+    def _chunk(self, data: bytes) -> None:
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         self.wfile.flush()
 
     def _send(self, status: int, body: bytes) -> None:

@@ -320,7 +320,11 @@ def _prepare() -> "tuple[Path, httpx2.AsyncClient, str, IO[bytes]]":
     directory = Path(tempfile.mkdtemp(prefix="basis-pocket-"))
     key = secrets.token_urlsafe(32)
     client = httpx2.AsyncClient(
-        transport=httpx2.AsyncHTTPTransport(uds=str(directory / SOCKET)),
+        transport=httpx2.AsyncHTTPTransport(
+            uds=str(directory / SOCKET),
+            # The engine drops idle connections just as the next request comes; a new one costs nothing here.
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
+        ),
         base_url="http://pocket",
         headers={"authorization": f"Bearer {key}", "accept-encoding": "identity"},
         timeout=httpx2.Timeout(SILENCE_S, connect=5.0, pool=None),
