@@ -8,7 +8,7 @@ as long as it does (SE-1).
 import logging
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -114,6 +114,13 @@ class Session:
             self._turn = None
         await self.agent.sync()
         return outcome
+
+    def take_over(self, previous: "Session") -> None:
+        """Go on as `previous`, the closed live session of the same conversation in this process: what was answered for
+        it and what its tools have read still holds. Not a resume, which starts with neither (AP-15)."""
+        for rule in previous.answers.rules:
+            self.answers.remember(rule)
+        self._host = replace(self._host, files=previous._host.files)
 
     def close(self) -> None:
         self.agent.close()

@@ -264,7 +264,7 @@ class Hub:
             # Its lease is gone: nothing more is accepted here, and the next sweep lets it be loaded afresh.
             session.is_ending = True
             raise
-        run.mode = before.mode
+        run.take_over(before)
         session.run, session.workspace = run, current
 
     async def _require_free(self, session_id: str) -> None:

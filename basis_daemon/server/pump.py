@@ -19,6 +19,10 @@ log = logging.getLogger(__name__)
 BATCH_BYTES = 64 * 1024
 """About one socket buffer: larger writes only wait, smaller ones cost a system call each."""
 
+PACE_S = 0.001
+"""Seconds between two deliveries to one client, unless nothing came for that long. A lone event goes out at once; of a
+stream that emits one by one each write then takes what a millisecond brought, at a tenth of the cost."""
+
 LAST_BYTES = 1024 * 1024
 """What a client is still given at once of a session that ends under it."""
 
@@ -80,8 +84,13 @@ class EventPump:
 
     async def run(self) -> None:
         """Deliver until cancelled."""
+        loop = asyncio.get_running_loop()
+        delivered_at = 0.0
         while True:
             await self._signal.wait()
+            pause_s = delivered_at + PACE_S - loop.time()
+            if pause_s > 0:
+                await asyncio.sleep(pause_s)
             self._signal.clear()
             while self._ready:
                 watch = next(iter(self._ready))
@@ -89,6 +98,7 @@ class EventPump:
                 await self._deliver(watch)
                 if self._channel.is_congested:
                     await self._channel.drained()
+            delivered_at = loop.time()
 
     async def _deliver(self, watch: Watch) -> None:
         try:

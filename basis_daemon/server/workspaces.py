@@ -19,10 +19,10 @@ from basis_daemon.workspace.discovery import canonical_root, resolved_or_given
 from basis_daemon.workspace.workspace import Workspace
 from basis_protocol.lifecycle import WorkspaceSummary
 
-PER_TERMINAL = frozenset(
-    {"_", "OLDPWD", "PWD", "SHLVL", "COLUMNS", "LINES", "WINDOWID", "TERM_SESSION_ID", "STARSHIP_SESSION_KEY"}
-)
-"""Variables that differ between two shells of one person and say nothing about how commands should run."""
+PER_TERMINAL = frozenset({"_", "OLDPWD", "PWD", "SHLVL", "COLUMNS", "LINES", "WINDOWID", "DISPLAY", "GPG_TTY", "STY"})
+PER_TERMINAL_PREFIXES = ("TERM", "TMUX", "XDG_SESSION_", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "VSCODE_", "NVIM")
+"""Variables that differ between two windows of one person and say nothing about how commands should run: they neither
+make a new snapshot nor are passed on."""
 
 
 class Workspaces:
@@ -160,7 +160,11 @@ def summary_of(workspace: Workspace, clients: int = 0) -> WorkspaceSummary:
 
 
 def _lasting(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name not in PER_TERMINAL}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in PER_TERMINAL and not name.startswith(PER_TERMINAL_PREFIXES)
+    }
 
 
 def _is_same(current: Workspace, opened: Workspace) -> bool:

@@ -216,6 +216,12 @@ class PreparedRun:
         """Use another reasoning effort from the next turn on."""
         self._session.agent.change(effort=effort)
 
+    def take_over(self, previous: "PreparedRun") -> None:
+        """Go on where `previous` was closed: the same conversation, minted anew because its workspace was opened again
+        under it. Its mode, the answers given for the session and what was read still hold."""
+        self.mode = previous.mode
+        self._session.take_over(previous._session)
+
     def forget_session_answers(self) -> None:
         """Drop what was answered "for this session" (AP-32)."""
         self._session.answers.forget()
