@@ -138,6 +138,9 @@ class Workspaces:
         self._current[root] = opened
         self._snapshots[root] = snapshot
         self._announcer.workspace_opened(summary_of(opened))
+        if opened.uses_network:
+            # The first prompt is about to come: let it find the HTTP library loaded.
+            self._work.start(opened.runtime.providers.warm(), name="loading the HTTP library")
         if current is not None:
             await current.aclose()
         return opened

@@ -21,6 +21,7 @@ from basis_daemon.workspace import minting
 from basis_daemon.workspace.agents_md import WorkspaceContext
 from basis_daemon.workspace.config import Config
 from basis_daemon.workspace.minting import Opened
+from basis_daemon.workspace.provider_names import EMBEDDED
 from basis_daemon.workspace.run import PreparedRun
 from basis_daemon.workspace.spec import RunSpec
 from basis_protocol.events import ContextFile
@@ -104,6 +105,11 @@ class Workspace:
         """Id of the model in use; empty until a provider that was not told one has been asked (`resolve_model`)."""
         model = self._opened.connection.model
         return model.id if model else ""
+
+    @property
+    def uses_network(self) -> bool:
+        """Whether its provider is reached over HTTP: neither an embedded one nor one that can't be used."""
+        return self.setup_error is None and self.provider not in EMBEDDED
 
     @property
     def setup_error(self) -> ProviderSetupError | None:

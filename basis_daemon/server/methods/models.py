@@ -37,10 +37,7 @@ async def _models(workspace: Workspace) -> list[RuntimeModelInfo] | None:
     """The models of a workspace's provider, `None` when it could not be asked."""
     try:
         async with asyncio.timeout(LISTING_TIMEOUT_S):
-            provider = workspace.runtime.providers.by_id(workspace.provider)
-            if provider is not None:
-                return await provider.list_models()
-            return [await workspace.resolve_model()]
+            return await workspace.list_models()
     except (BasisError, TimeoutError):
         return None
 
