@@ -79,7 +79,7 @@ class Child:
         return self._exited.done()
 
     def reap(self) -> int | None:
-        """Exit status, negative for a signal. `None` while it runs: it is reaped when it ends, without being waited for.
+        """Exit status, negative for a signal. `None` while it runs: it is reaped when it ends, unasked.
 
         Once it is reaped the process id means nothing.
         """

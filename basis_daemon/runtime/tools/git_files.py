@@ -6,7 +6,7 @@ Owns how git is run: with nothing of the repository's own making (FP-11).
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from basis_daemon.processes import CommandNotStarted, run_program
@@ -49,9 +49,14 @@ async def listed_by_git(root: str, environment: Mapping[str, str]) -> list[str]:
             continue
         names, nested = _parsed(output)
         listed += [prefix + name for name in names]
-        inside = [prefix + name for name in nested]
-        waiting += await in_thread(lambda stop, inside=inside: [one for one in inside if _is_repository(root, one)])
+        waiting += await _repositories(root, [prefix + name for name in nested])
     return listed
+
+
+async def _repositories(root: str, directories: Sequence[str]) -> list[str]:
+    if not directories:
+        return []
+    return await in_thread(lambda stop: [one for one in directories if _is_repository(root, one)])
 
 
 async def _run_git(git: str, directory: str, env: Mapping[str, str]) -> bytes | None:
