@@ -21,7 +21,7 @@ FOLDERS_ONLY = ("shared", "clients", "editors", "tests")
 
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "manager", "misc", "common", "data"}
 
-MACHINE_PATHS = re.compile(r"(?<![\w.$}])/(?:root|work|Users|opt/pypi|home/(?!(?:ada|user|me|somebody)\b))[/\w]*")
+MACHINE_PATHS = re.compile(r"(?<![\w.$}])/(?:root|work|opt/pypi|tmp/brief)(?![\w.])[/\w]*")
 INDEX_HOSTS = re.compile(r"(?:pypi|pythonhosted|npmjs|debian)\.(?:org|com|net)|(?:extra-)?index-url", re.IGNORECASE)
 UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 
