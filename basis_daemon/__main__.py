@@ -75,7 +75,9 @@ def _start(options: dict[str, str]) -> int:
     from basis_daemon.server import instance
     from basis_protocol import address
 
-    os.umask(0o077)
+    # Nothing of the daemon's own is ever readable for others, not even while it is being made; what commands and tools
+    # make in a repository has the person's usual mode.
+    usual_umask = os.umask(0o077)
     for name in NOT_THE_DAEMONS:
         os.environ.pop(name, None)
     for option, variable in (("data-dir", "BASIS_DATA_DIR"), ("socket", "BASIS_SOCKET")):
@@ -91,6 +93,7 @@ def _start(options: dict[str, str]) -> int:
     except (instance.UnusablePlace, address.NoDataDirectory, OSError) as error:
         print(f"basis-daemon: {error}", file=sys.stderr)
         return EXIT_FAILED
+    os.umask(usual_umask)
     # From here on whatever this process starts, and whatever it asks itself, agrees on the places.
     os.environ["BASIS_DATA_DIR"], os.environ["BASIS_SOCKET"] = data, socket_path
     foreground = "foreground" in options

@@ -6,6 +6,7 @@ Owns the parts, once each, and their end. Knows no repository and no client.
 import asyncio
 import os
 import time
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -109,12 +110,13 @@ class Runtime:
         return Session(agent, options, host)
 
     async def aclose(self) -> None:
-        """End what the runtime itself owns: connections, and the store's thread once everything is synced. Idempotent.
-        Sessions are closed by who made them."""
-        try:
-            await self.providers.aclose()
-        finally:
-            await asyncio.to_thread(self.store.close)
+        """End what the runtime itself owns: connections, what commands have left running, and the store's thread once
+        everything is synced. Idempotent. Sessions are closed by who made them."""
+        async with AsyncExitStack() as ending:
+            ending.push_async_callback(asyncio.to_thread, self.store.close)
+            if isinstance(self.executor, LocalExecutor):
+                ending.push_async_callback(self.executor.processes.end_all)
+            ending.push_async_callback(self.providers.aclose)
 
     async def __aenter__(self) -> Self:
         return self

@@ -45,7 +45,7 @@ class TurnApprover:
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Ask, or find the answer that was given already. Cancelled with the turn, the ask is withdrawn; cancelled with
         the daemon, it stands and is answered later. Raises `OSError` when the ask can't be kept."""
-        known = self._asks.find(request.session_id, request.tool_call_id)
+        known = await self._still_true(request)
         if known is not None and known.decided is not None:
             return _answer(known)
         ask_id = known.ask.ask_id if known is not None else new_ask_id()
@@ -59,6 +59,17 @@ class TurnApprover:
             if self._cancel.is_set:
                 self._work.start(self._asks.close(ask_id, "the turn was cancelled"), name="withdrawing an ask")
             raise
+
+    async def _still_true(self, request: ApprovalRequest) -> AskRecord | None:
+        """The ask about this call from before a restart, if it showed what the call would do now.
+
+        An answer holds for what was seen (5.7 e): if that has become another since, it is asked anew.
+        """
+        known = self._asks.find(request.session_id, request.tool_call_id)
+        if known is None or known.ask.preview == request.preview:
+            return known
+        await self._asks.close(known.ask.ask_id, "what it would do has changed; it is asked anew")
+        return None
 
     def leave_nobody(self) -> list[str]:
         """Ids of asks to be denied because the last person who could answer left and the turn doesn't wait."""

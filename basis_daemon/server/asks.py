@@ -83,8 +83,8 @@ class AskBook:
         return record.turn_id if record is not None else None
 
     def find(self, session_id: str, tool_call_id: str) -> AskRecord | None:
-        """The ask about this tool call, pending or answered. One that was withdrawn is as good as none."""
-        for record in self._records.values():
+        """The newest ask about this tool call, pending or answered. One that was withdrawn is as good as none."""
+        for record in reversed(self._records.values()):
             ask = record.ask
             if ask.session_id == session_id and ask.tool_call_id == tool_call_id and not record.withdrawn:
                 return record

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import random
 import time
 from pathlib import Path
@@ -300,3 +301,52 @@ def drain(client: RawClient, seen: dict[int, str]) -> None:
             take(client, seen)
         except (EOFError, ConnectionError):
             return
+
+
+def test_an_answer_does_not_hold_for_a_file_that_was_changed_after_it_was_shown(
+    daemon: DaemonProcess, model: ModelServer, open_session: OpenSession, repo: Path, environment: dict[str, str]
+) -> None:
+    """5.7 (e): what the person saw is what runs. After a restart the preview may be another; then it is asked anew."""
+    (repo / "b.txt").write_text("one\n")
+    model.script(writes("b.txt"), says("done"))
+    client = daemon.connect()
+    session_id = open_session(client)
+    prompt(client, session_id, "go")
+    shown = client.event_of_type("ask_opened")["event"]["ask"]
+    daemon.kill()
+    (repo / "b.txt").write_text("somebody else's work\n")
+
+    daemon.start()
+    late = daemon.connect(name="again")
+    late.call("basis/workspace/open", {"path": str(repo), "env": environment})
+    late.call("basis/session/attach", {"sessionId": session_id})
+    late.call("basis/ask/answer", {"askId": shown["askId"], "decision": "allow"})
+    asked_anew = late.event_of_type("ask_opened")["event"]["ask"]
+
+    assert asked_anew["askId"] != shown["askId"]
+    assert "somebody else's work" in asked_anew["preview"]["files"][0]["patch"]
+    assert (repo / "b.txt").read_text() == "somebody else's work\n"
+    late.call("basis/ask/answer", {"askId": asked_anew["askId"], "decision": "deny"})
+    late.event_of_type("run_finished")
+    assert (repo / "b.txt").read_text() == "somebody else's work\n"
+
+
+def test_what_a_command_makes_has_the_persons_usual_mode_and_the_daemons_own_files_are_private(
+    daemon: DaemonProcess, model: ModelServer, open_session: OpenSession, repo: Path, data_dir: Path
+) -> None:
+    """ST-31: files 0600 and directories 0700 below the data directory; nothing of that reaches the repository."""
+    model.script(calls(tool("spawn", {"input": "!umask; touch made.txt"})), says("done"))
+    client = daemon.connect()
+    session_id = open_session(client, config={"mode": "always"})
+    prompt(client, session_id, "go")
+    client.event_of_type("run_finished")
+
+    assert (repo / "made.txt").stat().st_mode & 0o777 == 0o666 & ~_umask()
+    open_to_others = [path for path in data_dir.rglob("*") if path.lstat().st_mode & 0o077]
+    assert open_to_others == []
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
