@@ -93,7 +93,7 @@ def _part(title: str, struct: Struct, inline: frozenset[str]) -> Iterator[str]:
 
 def _events(protocol: Protocol) -> Iterator[str]:
     yield "## Events\n"
-    yield "The `event` of [SessionEvent](#sessionevent), told apart by its `type`.\n"
+    yield "The `event` of [`basis/session/event`](#basissessionevent), told apart by its `type`.\n"
     for name in protocol.events:
         struct = protocol.struct(name)
         yield f'#### `{struct.tag}`\n\n<a id="{name.lower()}"></a>\n'
