@@ -1,6 +1,6 @@
 """What the rehearsal provider understands: one line, one step.
 
-Owns the little language (docs/howto/rehearsal.md has it for people). Does no I/O and knows no provider.
+Owns the little language (docs/explanation/embedded-defaults.md has it for people). Does no I/O and knows no provider.
 
     !COMMAND                   run a command
     read PATH                  show a file
