@@ -159,6 +159,7 @@ class Daemon:
     async def _end(self, services: Services, listening: asyncio.Task[None]) -> None:
         services.announcer.stopping()
         await self._end_turns(services.hub)
+        await self._listener.end()
         listening.cancel()
         await asyncio.wait([listening], timeout=NOW_TIMEOUT_S)
         await services.workspaces.aclose()

@@ -78,6 +78,11 @@ class Client:
             watch.finish()
             on_detached()
 
+    def finish_all(self) -> None:
+        """The daemon ends: give the client what it is still owed of every session."""
+        for session_id in list(self._watches):
+            self.finish_watching(session_id)
+
     def unwatch_all(self) -> None:
         for session_id in list(self._watches):
             self.unwatch(session_id)

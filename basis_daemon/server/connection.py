@@ -114,6 +114,11 @@ class Connection:
                 self._language.close()
             self.channel.abort("the daemon ended the connection")
 
+    def end(self, why: str) -> None:
+        """Give the client what it is owed and close; it has a moment to take it."""
+        self.client.finish_all()
+        self.channel.close(why)
+
     def start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run `coroutine` as long as the connection lasts. Its failure ends the connection."""
         if self._group is not None:

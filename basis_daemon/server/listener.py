@@ -45,6 +45,14 @@ class Listener:
                     continue
                 group.create_task(self._serve(accepted))
 
+    async def end(self) -> None:
+        """End every connection, each with what it is owed, and return when they are gone."""
+        connections = list(self.connections)
+        for connection in connections:
+            connection.end("the daemon is stopping")
+        for connection in connections:
+            await connection.channel.closed.wait()
+
     async def _serve(self, accepted: socket.socket) -> None:
         connection = self._connect()
         try:

@@ -13,7 +13,8 @@ from basis_daemon.runtime.store.base import AgentRecord
 from basis_daemon.server.clock import timestamp
 from basis_daemon.server.error_map import InvalidParams
 from basis_daemon.server.hub import Hub
-from basis_daemon.server.session import info_of, title_of
+from basis_daemon.server.session_state import interrupted_state
+from basis_daemon.server.session_views import info_of, title_of
 from basis_daemon.server.workspaces import require_absolute
 from basis_daemon.workspace.store import runtime_identifier
 from basis_protocol.events import SessionState
@@ -61,7 +62,7 @@ def _info(hub: Hub, record: AgentRecord) -> SessionInfo:
     if asks:
         state = SessionState(kind="waiting_person", since=since, detail=asks[0].title, ask_id=asks[0].ask_id)
     elif record.id in hub.unfinished_ids:
-        state = SessionState(kind="interrupted", since=since, detail="the turn was cut short and can be resumed")
+        state = interrupted_state(since)
     else:
         state = SessionState(kind="idle", since=since, detail="")
     return info_of(record, state=state, mode="prompt", pending_asks=len(asks))

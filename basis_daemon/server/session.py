@@ -6,13 +6,10 @@ Owns the session's state as clients see it. Running turns is `turns.py`'s; findi
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
-from basis_daemon.runtime.cancel import CancelSignal, StopSignal
-from basis_daemon.runtime.store.base import AgentRecord, PromptAccepted
+from basis_daemon.runtime.store.base import PromptAccepted
 from basis_daemon.server import history, session_config
 from basis_daemon.server.announcer import Announcer
-from basis_daemon.server.approver import TurnApprover
 from basis_daemon.server.asks import AskBook
 from basis_daemon.server.client import Client
 from basis_daemon.server.clock import timestamp
@@ -20,33 +17,17 @@ from basis_daemon.server.journal import Journal
 from basis_daemon.server.painting import Painting
 from basis_daemon.server.presence import Presence
 from basis_daemon.server.router import Reply
+from basis_daemon.server.session_state import RunningTurn, is_same, present_state
+from basis_daemon.server.session_views import actor_of, info_of, title_of, turn_info
 from basis_daemon.workspace.run import PreparedRun
-from basis_daemon.workspace.spec import DEFAULT_NAME
 from basis_daemon.workspace.workspace import Workspace
 from basis_protocol.asks import Actor
-from basis_protocol.events import AnyEvent, ConfigChanged, InfoChanged, Retry, SessionState
+from basis_protocol.events import AnyEvent, ConfigChanged, InfoChanged, SessionState
 from basis_protocol.lifecycle import SessionSummary
 from basis_protocol.sessions import SessionAttachResult, SessionInfo, SessionSnapshot, TurnInfo
 
 SNAPSHOT_ITEMS = 100
 """Items of the conversation an attach is given at once; the rest is paged back from there."""
-
-
-@dataclass(kw_only=True)
-class RunningTurn:
-    """The turn that runs now."""
-
-    prompt: PromptAccepted
-    approver: TurnApprover
-    cancel: CancelSignal
-    stop: StopSignal
-    started_at: str = field(default_factory=timestamp)
-    retry: Retry | None = None
-    retry_until: str | None = None
-
-    @property
-    def id(self) -> str:
-        return self.prompt.turn_id
 
 
 class LiveSession:
@@ -117,19 +98,13 @@ class LiveSession:
         """Number and keep an event. What the runtime calls for every token: nothing here waits or raises."""
         self.painting.observe(event)
         self.journal.append(event)
-        if self.running is not None and (self.running.retry is not None or isinstance(event, Retry)):
-            self._note_retry(self.running, event)
+        if self.running is not None and self.running.note_retry(event):
+            self.refresh_state()
 
     def refresh_state(self) -> None:
         """Work out what the session is doing, and tell when that has changed."""
-        state = self._present_state()
-        before = self._state
-        if (state.kind, state.ask_id, state.cause, state.until) == (
-            before.kind,
-            before.ask_id,
-            before.cause,
-            before.until,
-        ):
+        state = present_state(self.run, self.running, self.queue, self._asks.pending(session_id=self.id))
+        if is_same(state, self._state):
             return
         self._state = state
         self.emit(InfoChanged(state=state))
@@ -155,7 +130,7 @@ class LiveSession:
             info=self.info(),
             seq=cursor,
             snapshot=snapshot,
-            turn=self._turn_info(),
+            turn=turn_info(self.run, self.running),
             queued=[TurnInfo(turn_id=each.turn_id, state="queued", by=actor_of(each)) for each in self.queue],
             asks=self._asks.pending(session_id=self.id),
             clients=[each.actor for each in self._attached],
@@ -218,42 +193,6 @@ class LiveSession:
 
     # --- below ---
 
-    def _present_state(self) -> SessionState:
-        pending = self._asks.pending(session_id=self.id)
-        running = self.running
-        now = timestamp()
-        if running is not None:
-            if pending:
-                return SessionState(kind="waiting_person", since=now, detail=pending[0].title, ask_id=pending[0].ask_id)
-            if running.retry is not None:
-                return SessionState(
-                    kind="waiting_provider",
-                    since=now,
-                    detail=f"attempt {running.retry.attempt} of {running.retry.max_attempts} failed",
-                    until=running.retry_until,
-                    cause=running.retry.error,
-                )
-            return SessionState(kind="working", since=now, detail="")
-        if self.run.interrupted is not None:
-            if pending:
-                return SessionState(kind="waiting_person", since=now, detail=pending[0].title, ask_id=pending[0].ask_id)
-            return SessionState(
-                kind="interrupted", since=now, detail="the turn was cut short and can be resumed", cause="daemon_ended"
-            )
-        if self.queue:
-            return SessionState(kind="queued", since=now, detail=f"{len(self.queue)} waiting")
-        return SessionState(kind="idle", since=now, detail="")
-
-    def _note_retry(self, running: RunningTurn, event: AnyEvent) -> None:
-        if isinstance(event, Retry):
-            running.retry = event
-            running.retry_until = timestamp(time.time() + event.next_delay_ms / 1000)
-        elif not isinstance(event, InfoChanged):
-            running.retry = running.retry_until = None
-        else:
-            return
-        self.refresh_state()
-
     def _snapshot(self, *, reset: bool) -> SessionSnapshot:
         newest = history.page(
             self.run.transcript,
@@ -269,61 +208,9 @@ class LiveSession:
             reset=reset,
         )
 
-    def _turn_info(self) -> TurnInfo | None:
-        if self.running is not None:
-            prompt = self.running.prompt
-            return TurnInfo(
-                turn_id=prompt.turn_id, state="running", started_at=self.running.started_at, by=actor_of(prompt)
-            )
-        if self.run.interrupted is not None:
-            prompt = self.run.interrupted
-            return TurnInfo(turn_id=prompt.turn_id, state="interrupted", by=actor_of(prompt))
-        return None
-
     def _detached(self, client: Client) -> None:
         if client in self._attached:
             del self._attached[client]
             self.touch()
             self._presence.left(client.identity)
             self.on_departure()
-
-
-def title_of(record: AgentRecord) -> str:
-    """The conversation's title; empty while nobody gave it one."""
-    return "" if record.name == DEFAULT_NAME else record.name
-
-
-def actor_of(prompt: PromptAccepted) -> Actor | None:
-    by = prompt.by
-    return Actor(client=by["client"], kind=by.get("kind", "sdk"), client_id=by.get("client_id")) if by else None
-
-
-def info_of(
-    record: AgentRecord,
-    *,
-    state: SessionState,
-    mode: str,
-    pending_asks: int,
-    messages: int | None = None,
-    created_at: float | None = None,
-    ephemeral: bool = False,
-) -> SessionInfo:
-    """A conversation as lists show it, live or not."""
-    created = created_at if created_at is not None else record.created_at
-    return SessionInfo(
-        session_id=record.id,
-        workspace=record.base_dir,
-        title=title_of(record),
-        state=state,
-        created_at=timestamp(created),
-        updated_at=timestamp(record.updated_at or created),
-        turns=record.turns,
-        messages=record.messages if messages is None else messages,
-        provider=record.provider or None,
-        model=record.model or None,
-        config=session_config.options(record, mode),
-        usage=record.usage,
-        pending_asks=pending_asks,
-        parent=record.parent,
-        ephemeral=ephemeral,
-    )

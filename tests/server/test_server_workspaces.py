@@ -18,7 +18,7 @@ from basis_daemon.server.client import Client
 from basis_daemon.server.documents import Documents
 from basis_daemon.server.hub import RELEASE_AFTER_S, UNLOAD_AFTER_S, Hub
 from basis_daemon.server.runtime_source import RuntimeSource
-from basis_daemon.server.turns import PromptOptions
+from basis_daemon.server.turn_runner import PromptOptions
 from basis_daemon.server.unfinished import Unfinished
 from basis_daemon.server.work import Work
 from basis_daemon.server.workspaces import Workspaces

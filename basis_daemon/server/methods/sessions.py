@@ -6,7 +6,7 @@ from basis_daemon.server.error_map import InvalidParams
 from basis_daemon.server.prompts import message_of
 from basis_daemon.server.router import Reply
 from basis_daemon.server.services import Services
-from basis_daemon.server.turns import PromptOptions
+from basis_daemon.server.turn_runner import PromptOptions
 from basis_protocol.base import Empty
 from basis_protocol.sessions import (
     Bounds,
@@ -58,7 +58,7 @@ async def delete(services: Services, client: Client, params: SessionIdParams) ->
 
 async def rename(services: Services, client: Client, params: SessionRenameParams) -> SessionInfo:
     live = await services.hub.get(params.session_id)
-    live.session.rename(params.title)
+    await live.turns.rename(params.title)
     return live.session.info()
 
 

@@ -52,7 +52,7 @@ async def stop(services: Services, client: Client, params: TurnParams) -> Empty:
 
 
 async def tool_result(services: Services, client: Client, params: ToolResultParams) -> ToolResultPage:
-    page = await services.hub.tool_result(params.result_id, params.offset, params.limit)
+    page = await services.hub.archive.tool_result(params.result_id, params.offset, params.limit)
     return ToolResultPage(text=page.text, next_offset=page.next_offset, total_bytes=page.total_bytes)
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import msgspec
+
 from basis_daemon.server.client import Client
 from basis_daemon.server.services import Services
 from basis_daemon.workspace.workspace import Workspace
@@ -27,7 +29,7 @@ async def open_workspace(services: Services, client: Client, params: WorkspaceOp
 
 
 async def list_workspaces(services: Services, client: Client, params: Empty) -> WorkspaceListResult:
-    return WorkspaceListResult(workspaces=[_info(services, each) for each in services.workspaces.list()])
+    return WorkspaceListResult(workspaces=[await _counted(services, each) for each in services.workspaces.list()])
 
 
 async def close(services: Services, client: Client, params: WorkspacePathParams) -> Empty:
@@ -41,7 +43,7 @@ async def reload(services: Services, client: Client, params: WorkspacePathParams
 
 async def describe(services: Services, client: Client, params: WorkspacePathParams) -> WorkspaceDescription:
     workspace = await services.workspaces.open(params.path)
-    return await asyncio.to_thread(_describe, _info(services, workspace), workspace)
+    return await asyncio.to_thread(_describe, await _counted(services, workspace), workspace)
 
 
 def _describe(info: WorkspaceInfo, workspace: Workspace) -> WorkspaceDescription:
@@ -64,6 +66,13 @@ def _describe(info: WorkspaceInfo, workspace: Workspace) -> WorkspaceDescription
         config_files=workspace.config_files,
         tools=workspace.tools,
     )
+
+
+async def _counted(services: Services, workspace: Workspace) -> WorkspaceInfo:
+    """The info with all conversations counted, which reads every record: not for `open`, which everybody waits for."""
+    info = _info(services, workspace)
+    stored = len(await services.hub.archive.records(workspace.identifier))
+    return msgspec.structs.replace(info, counts=msgspec.structs.replace(info.counts, sessions=stored))
 
 
 def _info(services: Services, workspace: Workspace) -> WorkspaceInfo:
