@@ -1,11 +1,12 @@
 """What handlers work with: the daemon's parts, built once in `app.py`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from basis_daemon.paths import Paths
 from basis_daemon.server.announcer import Announcer
 from basis_daemon.server.documents import Documents
+from basis_daemon.server.drafts import Drafts
 from basis_daemon.server.hub import Hub
 from basis_daemon.server.runtime_source import RuntimeSource
 from basis_daemon.server.workspaces import Workspaces
@@ -26,3 +27,4 @@ class Services:
     documents: Documents
     client_count: Callable[[], int]
     stop: Callable[[str], None]
+    drafts: Drafts = field(default_factory=Drafts)

@@ -101,7 +101,8 @@ def _bindable(path: str, environ: Mapping[str, str]) -> str:
         return path
     import hashlib
 
-    name = hashlib.blake2b(os.fsencode(path), digest_size=8).hexdigest() + ".sock"
+    # SHA-256, because editors work this out too and all of them have it.
+    name = hashlib.sha256(os.fsencode(path)).hexdigest()[:16] + ".sock"
     runtime = _runtime_dir(environ)
     if runtime is not None:
         short = os.path.join(runtime, "basis", name)

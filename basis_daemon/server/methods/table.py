@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from basis_daemon.server.methods import asks, daemon, files, models, sessions, turns, workspaces
+from basis_daemon.server.methods import asks, daemon, drafts, files, models, sessions, turns, workspaces
 from basis_daemon.server.router import Handler, InstantHandler
 from basis_daemon.server.services import Services
 
@@ -12,6 +12,7 @@ HANDLERS: Mapping[str, Handler[Services]] = {
     **daemon.HANDLERS,
     **workspaces.HANDLERS,
     **sessions.HANDLERS,
+    **drafts.HANDLERS,
     **turns.HANDLERS,
     **asks.HANDLERS,
     **models.HANDLERS,
