@@ -6,14 +6,13 @@ attaching its streams again. What a stream of one session does with its events i
 
 import asyncio
 import os
-import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import msgspec
 
-from basis_client.connect import ALWAYS, IF_IT_DIED, NEVER, START_TIMEOUT_S, connect
+from basis_client.connect import ALWAYS, IF_IT_DIED, NEVER, START_TIMEOUT_S, Found, connect
 from basis_client.errors import CONNECTION_LOST, DAEMON_UNREACHABLE, NOT_RUNNING, TIMED_OUT, ClientError
 from basis_client.handshake import Hello, read_initialize
 from basis_client.link import Link
@@ -190,10 +189,11 @@ class Client:
     async def _connect_once(self) -> Link:
         """Connect, shake hands, and put everything back as it was: workspaces with their environment, then streams."""
         start = NEVER if not self._start else ALWAYS if self.daemon is None else IF_IT_DIED
-        link = await Link.over(await _dial(self._environ, start=start), self._route)
+        found = await _dial(self._environ, start=start)
+        link = await Link.over(found.socket, self._route)
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
-                self.daemon = await self._greet(link)
+                self.daemon = await self._greet(link, found)
                 await self._restore(link)
         except TimeoutError as error:
             link.close()
@@ -203,8 +203,14 @@ class Client:
             raise
         return link
 
-    async def _greet(self, link: Link) -> DaemonInfo:
-        result = await link.request("initialize", msgspec.json.encode(self.hello.initialize_params()))
+    async def _greet(self, link: Link, found: Found) -> DaemonInfo:
+        try:
+            result = await link.request("initialize", msgspec.json.encode(self.hello.initialize_params()))
+        except ClientError as error:
+            if error.kind != CONNECTION_LOST:
+                raise
+            raise await asyncio.to_thread(found.explain, error) from None
+        found.answered()
         answer = read_initialize(msgspec.json.decode(result))
         link.notify("initialized", b"{}")
         return msgspec.convert(answer.get("daemon"), DaemonInfo)
@@ -273,7 +279,7 @@ async def open_client(
         raise failure
 
 
-async def _dial(environ: Mapping[str, str], *, start: str) -> socket.socket:
+async def _dial(environ: Mapping[str, str], *, start: str) -> Found:
     """`connect` in a thread. When cancelled, the socket it may still return is closed."""
     dialling = asyncio.get_running_loop().run_in_executor(None, lambda: connect(environ, start=start))
     try:
@@ -283,6 +289,6 @@ async def _dial(environ: Mapping[str, str], *, start: str) -> socket.socket:
         raise
 
 
-def _discard(dialled: asyncio.Future[socket.socket]) -> None:
+def _discard(dialled: asyncio.Future[Found]) -> None:
     if not dialled.cancelled() and dialled.exception() is None:
-        dialled.result().close()
+        dialled.result().socket.close()

@@ -33,7 +33,7 @@ METHOD_NOT_FOUND = -32601
 
 
 class Connection:
-    """A connection after the handshake. Not for use by several threads."""
+    """One connection. Usable after `shake_hands`; not for use by several threads."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
@@ -43,6 +43,12 @@ class Connection:
         self._last_id = 0
         self.daemon: dict[str, Any] = {}
         """What the daemon said of itself: `{version, pid, instanceId, startedAt}`."""
+
+    def shake_hands(self, hello: Hello, *, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        """Say who we are and learn who answers. Raises `ClientError`."""
+        answer = read_initialize(self.request("initialize", hello.initialize_params(), timeout_s=timeout_s))
+        self.notify("initialized")
+        self.daemon = fields_of(answer.get("daemon"))
 
     # --- calling ------------------------------------------------------------------------------------------------
 
@@ -168,27 +174,24 @@ def open_connection(
     deadline = time.monotonic() + timeout_s
     pause = 0.01
     while True:
-        connection = Connection(connect(environ, start=start, timeout_s=timeout_s, on_starting=on_starting))
+        found = connect(environ, start=start, timeout_s=timeout_s, on_starting=on_starting)
+        connection = Connection(found.socket)
         try:
-            answer = read_initialize(
-                connection.request(
-                    "initialize", hello.initialize_params(), timeout_s=max(1.0, deadline - time.monotonic())
-                )
-            )
-            connection.notify("initialized")
+            connection.shake_hands(hello, timeout_s=max(1.0, deadline - time.monotonic()))
         except ClientError as error:
             connection.close()
-            is_passing = error.kind == CONNECTION_LOST or error.code == OVERLOADED
+            cause = found.explain(error) if error.kind == CONNECTION_LOST else error
+            is_passing = cause.kind == CONNECTION_LOST or cause.code == OVERLOADED
             if not is_passing or time.monotonic() + pause > deadline:
-                raise
+                raise cause from None
             time.sleep(pause)
             pause = min(pause * 2, 0.5)
-            continue
         except BaseException:
             connection.close()
             raise
-        connection.daemon = fields_of(answer.get("daemon"))
-        return connection
+        else:
+            found.answered()
+            return connection
 
 
 def _lost() -> ClientError:

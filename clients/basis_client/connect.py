@@ -41,14 +41,50 @@ DEATH_CERTAIN_AFTER_S = 0.1
 """A daemon that ends takes its socket's path away within this time after it stopped listening."""
 
 
+END_IS_SEEN_WITHIN_S = 1.0
+"""A dying daemon's connections break before its exit status can be had."""
+
+
+class Found:
+    """A connected socket, and the daemon this client started to get it, if it did.
+
+    The socket is bound before the daemon has imported anything, so one that can't start dies after it was connected to.
+    Say how it went: `answered` or `explain`.
+    """
+
+    __slots__ = ("_launched", "socket")
+
+    def __init__(self, connected: socket.socket, launched: Launch | None = None) -> None:
+        self.socket = connected
+        self._launched = launched
+
+    def answered(self) -> None:
+        """The daemon is up, and on its own."""
+        if self._launched is not None:
+            self._launched.let_go()
+
+    def explain(self, error: ClientError) -> ClientError:
+        """The connection was lost before the daemon answered: return why, if that can be known. May block a second."""
+        if self._launched is None:
+            return error
+        if not self._launched.ends_within(END_IS_SEEN_WITHIN_S):
+            self._launched.let_go()
+            return error
+        try:
+            self._launched.raise_unless_another_runs()
+        except ClientError as cause:
+            return cause
+        return error
+
+
 def connect(
     environ: Mapping[str, str] = os.environ,
     *,
     start: str = ALWAYS,
     timeout_s: float = START_TIMEOUT_S,
     on_starting: Callable[[], None] | None = None,
-) -> socket.socket:
-    """Return a connected socket to this user's daemon; start one if none answers and `start` allows it.
+) -> Found:
+    """Find a socket connected to this user's daemon; start one if none answers and `start` allows it.
 
     `on_starting` is called once, when it turns out that there is something to wait for. Raises `ClientError` with kind
     `not_running` if it may not, or `daemon_unreachable`, quoting the log when a start failed.
@@ -59,7 +95,7 @@ def connect(
         raise ClientError(str(error), kind=DAEMON_UNREACHABLE) from error
     found = dial(path)
     if found is not None:
-        return found
+        return Found(found)
     if start == IF_IT_DIED:
         time.sleep(DEATH_CERTAIN_AFTER_S)
     if start == NEVER or (start == IF_IT_DIED and not has_died(environ)):
@@ -97,7 +133,7 @@ def dial(path: str) -> socket.socket | None:
     return connection
 
 
-def _start_and_connect(path: str, environ: Mapping[str, str], start: str, deadline: float) -> socket.socket:
+def _start_and_connect(path: str, environ: Mapping[str, str], start: str, deadline: float) -> Found:
     """Look at the socket until it answers; meanwhile be the one that starts the daemon, if nobody else is."""
     from basis_client.launch import StartLock, launch
 
@@ -109,9 +145,7 @@ def _start_and_connect(path: str, environ: Mapping[str, str], start: str, deadli
             is_mine = lock.take_nowait()
             found = dial(path)
             if found is not None:
-                if launched is not None:
-                    launched.let_go()
-                return found
+                return Found(found, launched)
             if is_mine and launched is None:
                 if start == IF_IT_DIED and not has_died(environ):
                     raise _not_running(path)

@@ -76,6 +76,14 @@ class Launch:
     def has_ended(self) -> bool:
         return self._process.poll() is not None
 
+    def ends_within(self, timeout_s: float) -> bool:
+        """Whether it ends in that time. Blocks."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def raise_unless_another_runs(self) -> None:
         """Raise `ClientError` with the log's last lines, unless it ended because another daemon holds the lock."""
         status = self._process.returncode

@@ -66,6 +66,8 @@ class Watching:
         self._unpainted: deque[dict[str, Any]] = deque()
         self._is_doubtful = False
         """Our turn was not running after a reconnection. It ended while we were away, or nobody carries it on."""
+        self._is_carried_on = False
+        """It was cut short, but its question has been answered: it begins again."""
 
     def begin(self, attached: dict[str, Any]) -> None:
         """Take the answer to the first attach: what is asked already, what is going on."""
@@ -144,9 +146,10 @@ class Watching:
             return {}
         event = fields_of(record.get("event"))
         self._questions.take(event)
-        if event.get("type") in ("run_started", "ask_closed"):
-            # It is carried on, or about to be.
-            self._is_doubtful = False
+        if event.get("type") == "run_started":
+            self._is_doubtful = self._is_carried_on = False
+        elif event.get("type") == "ask_closed" and fields_of(event.get("by")).get("kind", "daemon") != "daemon":
+            self._answered()
         self._questions.hide()
         self._painter.paint(record)
         self._questions.show_again()
@@ -163,9 +166,14 @@ class Watching:
             self._signalled()
         elif keyboard in ready:
             if self._questions.pressed():
-                self._is_doubtful = False
+                self._answered()
         elif not ready:
             self._progress.tick()
+
+    def _answered(self) -> None:
+        """A question was answered, here or elsewhere: a turn that was cut short while it waited for that goes on."""
+        self._is_carried_on = self._is_carried_on or self._is_doubtful
+        self._is_doubtful = False
 
     def _signalled(self) -> None:
         if self._signals.was_continued:
@@ -188,9 +196,11 @@ class Watching:
     # --- ending -------------------------------------------------------------------------------------------------------
 
     def _ends(self, turn_id: str, event: dict[str, Any]) -> bool:
-        """Whether this is our turn's end. One that was cut short while it asked something goes on when answered."""
-        is_its_end = event.get("type") == "run_finished" and event.get("turnId") == turn_id
-        return is_its_end and not (event.get("status") == "interrupted" and self._questions.wait_for_us)
+        """Whether this is our turn's end. One that was cut short while it asked something goes on when answered; that
+        it was cut short may be read before the answer is given, or after."""
+        if event.get("type") != "run_finished" or event.get("turnId") != turn_id:
+            return False
+        return event.get("status") != "interrupted" or not (self._questions.wait_for_us or self._is_carried_on)
 
     def _session_ended(self, turn_id: str, event: dict[str, Any]) -> dict[str, Any] | None:
         """The end of a turn whose session was closed or deleted under it."""

@@ -123,6 +123,28 @@ def test_daemon_that_dies_while_starting_is_quoted(workspace: Path, stand_in) ->
     assert "-m basis_daemon" in done.stderr
 
 
+def test_daemon_that_dies_after_it_was_connected_to_is_quoted(workspace: Path, stand_in) -> None:
+    """The socket is bound before anything is imported: a broken installation fails later, and is told at once."""
+    program = (
+        "import os, socket, sys\n"
+        "path = os.environ['BASIS_DATA_DIR'] + '/run/daemon.sock'\n"
+        "os.makedirs(os.path.dirname(path), exist_ok=True)\n"
+        "listening = socket.socket(socket.AF_UNIX)\n"
+        "if os.path.exists(path): os.unlink(path)\n"
+        "listening.bind(path)\n"
+        "listening.listen()\n"
+        "listening.accept()[0].recv(1)\n"
+        "import no_such_module\n"
+    )
+    stand_in(program)
+
+    done = basisctl("run", "hello", cwd=workspace)
+
+    assert done.returncode == 5
+    assert "the daemon ended while starting (exit status 1)" in done.stderr
+    assert "No module named 'no_such_module'" in done.stderr
+
+
 def test_daemon_that_is_killed_while_starting_is_reported(workspace: Path, stand_in) -> None:
     stand_in("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
 
@@ -164,7 +186,9 @@ def test_another_daemon_that_is_about_to_listen_is_waited_for(stand_in) -> None:
     )
     stand_in(late)
 
-    connect(timeout_s=WAIT_S).close()
+    found = connect(timeout_s=WAIT_S)
+    found.answered()
+    found.socket.close()
 
 
 def test_unusable_data_directory_is_named(workspace: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -256,7 +280,7 @@ def test_long_data_directory_still_has_a_socket(tmp_path: Path, monkeypatch: pyt
         listening.bind(str(path))
         listening.listen()
         try:
-            connect(start=NEVER).close()
+            connect(start=NEVER).socket.close()
         finally:
             path.unlink()
 

@@ -228,6 +228,34 @@ def test_question_survives_a_daemon_that_dies(fake_daemon: FakeDaemon, workspace
     assert _plain(terminal.shown).count("? Run a command") == 1
 
 
+def test_turn_cut_short_while_it_asked_goes_on_with_the_answer(fake_daemon: FakeDaemon, workspace: Path) -> None:
+    """That it was cut short may be told only after the answer was given; it is no end then either."""
+
+    def turn(session: FakeSession, turn_id: str) -> None:
+        begin(session, turn_id)
+        session.open_ask()
+        fake_daemon.wait_for("basis/session/prompt")
+        assert session.cancelled.wait(WAIT_S)
+        assert session.turn is not None
+        session.turn["state"] = "interrupted"
+        fake_daemon.die()
+        fake_daemon.start()
+        session.answers.get(timeout=WAIT_S)
+        session.emit("run_finished", turnId=turn_id, status="interrupted", message="the daemon ended")
+        session.say("carried on")
+        session.finish(turn_id)
+
+    fake_daemon.on_turn = turn
+    with Terminal(["run", "--no-start", "hello"], cwd=workspace) as terminal:
+        terminal.until("[r] no, with a reason")
+        fake_daemon.sessions["session-1"].cancelled.set()
+        fake_daemon.wait_for("basis/session/attach", times=2)
+        terminal.press("y")
+        terminal.until("carried on")
+
+        assert terminal.exit_code() == 0
+
+
 def test_terminal_is_given_back_as_it_was(fake_daemon: FakeDaemon, workspace: Path) -> None:
     """After an answer, after Ctrl-C: echo and line mode are on again."""
     fake_daemon.on_turn = _asks()

@@ -212,6 +212,8 @@ class FakeDaemon:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # Ended on purpose: a client that is still there must not start a real daemon in its place.
+        self.path.unlink(missing_ok=True)
         self.die()
         for session in self.sessions.values():
             # Whatever a scripted turn still waits for, it is not coming.
