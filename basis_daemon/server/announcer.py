@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 
 from basis_daemon.server.client import Client
-from basis_protocol.asks import Ask
+from basis_protocol.asks import Actor, Ask
 from basis_protocol.lifecycle import DaemonEvent, SessionSummary, WorkspaceSummary
 
 
@@ -42,8 +42,8 @@ class Announcer:
     def ask_opened(self, ask: Ask) -> None:
         self._tell(DaemonEvent(kind="ask_opened", ask=ask, ask_id=ask.ask_id, session_id=ask.session_id))
 
-    def ask_closed(self, ask: Ask) -> None:
-        self._tell(DaemonEvent(kind="ask_closed", ask_id=ask.ask_id, session_id=ask.session_id))
+    def ask_closed(self, ask: Ask, by: Actor) -> None:
+        self._tell(DaemonEvent(kind="ask_closed", ask_id=ask.ask_id, session_id=ask.session_id, by=by))
 
     def stopping(self) -> None:
         self._tell(DaemonEvent(kind="stopping"))

@@ -259,7 +259,9 @@ class Hub:
             live.session.refresh_state()
 
     def _ask_closed(self, record: AskRecord) -> None:
-        self._announcer.ask_closed(record.ask)
+        decided = record.decided
+        assert decided is not None
+        self._announcer.ask_closed(record.ask, decided.by)
         live = self._live.get(record.ask.session_id)
         if live is not None:
             self._tell_closed(live, record)

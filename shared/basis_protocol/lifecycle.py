@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from basis_protocol.asks import Ask
+from basis_protocol.asks import Actor, Ask
 from basis_protocol.base import AbsolutePath, Json, Timestamp, WireModel, open_word
 from basis_protocol.ids import SessionId
 
@@ -136,6 +136,7 @@ class DaemonEvent(WireModel):
     workspace: WorkspaceSummary | None = None
     ask: Ask | None = None
     ask_id: str | None = None
+    by: Annotated[Actor | None, msgspec.Meta(description="who answered or withdrew the ask that closed")] = None
 
 
 class ProcessesParams(WireModel):

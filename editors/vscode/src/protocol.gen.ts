@@ -718,6 +718,8 @@ export interface DaemonEvent {
   readonly workspace?: WorkspaceSummary;
   readonly ask?: Ask;
   readonly askId?: string;
+  /** who answered or withdrew the ask that closed */
+  readonly by?: Actor;
 }
 
 export interface ProcessesParams {

@@ -547,6 +547,7 @@
 ---@field workspace? basis.WorkspaceSummary
 ---@field ask? basis.Ask
 ---@field askId? string
+---@field by? basis.Actor who answered or withdrew the ask that closed
 
 ---@class basis.ProcessesParams
 ---@field sessionId? basis.SessionId
