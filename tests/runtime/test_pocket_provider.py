@@ -25,7 +25,8 @@ from basis_daemon.runtime.providers.base import (
 )
 from basis_daemon.runtime.providers.errors import InvalidRequest, ProviderError, UnsupportedCapability
 from basis_daemon.runtime.providers.pocket import PocketProvider, PocketStuck, is_installed
-from basis_daemon.runtime.providers.pocket_server import PocketCrashed, PocketServer, PocketUnavailable
+from basis_daemon.runtime.providers.pocket_launch import PocketUnavailable
+from basis_daemon.runtime.providers.pocket_server import PocketCrashed, PocketServer
 from basis_protocol.pocket import INTRODUCTION, SMOLLM2, has_model
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform == "win32", reason="unix sockets only")]

@@ -34,7 +34,9 @@ from basis_daemon.runtime.providers.base import (
 )
 from basis_daemon.runtime.providers.errors import InvalidRequest, ProviderError, UnsupportedCapability
 from basis_daemon.runtime.providers.pocket_json import Action, AnswerText, parse_action
-from basis_daemon.runtime.providers.pocket_server import CONTEXT_TOKENS, IDLE_S, Chunk, PocketServer
+from basis_daemon.runtime.providers.pocket_launch import CONTEXT_TOKENS
+from basis_daemon.runtime.providers.pocket_server import IDLE_S, PocketServer
+from basis_daemon.runtime.providers.pocket_wire import Chunk
 from basis_daemon.runtime.providers.retelling import retell
 from basis_protocol.pocket import SMOLLM2, PocketModel, has_engine, has_model
 

@@ -1,7 +1,7 @@
 """The pocket model's own process: llama.cpp's server on a private socket.
 
 Run as a file, never imported: `python -P pocket_child.py`. It reads one line of JSON (see `Settings` in
-`pocket_server.py`) from its standard input, answers with one line of JSON on its standard output, and serves until it
+`pocket_launch.py`) from its standard input, answers with one line of JSON on its standard output, and serves until it
 is ended. A crash in here ends this process only. It ends by itself when its parent does: its input reaches the end of
 file, and on Linux the kernel signals it. Standard library and the engine; nothing of the daemon.
 """
