@@ -26,6 +26,7 @@ from basis_daemon.workspace.connecting import connect
 from basis_daemon.workspace.discovery import GlobalDir, Inherit, canonical_root, chosen_global_dir
 from basis_daemon.workspace.environment import command_environment, minimal_environment
 from basis_daemon.workspace.host_tools import held
+from basis_daemon.workspace.local_servers import LocalServers
 from basis_daemon.workspace.minting import Opened
 from basis_daemon.workspace.prompt import Append, SystemPrompt, system_prompt
 from basis_daemon.workspace.roster import ToolRoster
@@ -187,6 +188,7 @@ class WorkspaceBuilder:
             host_tools=tuple(tool.spec.name for tool in self.tools),
             notices=tuple(notices),
             overlay=self.overlay,
+            servers=LocalServers(found.snapshot),
             holds=undo,
         )
 

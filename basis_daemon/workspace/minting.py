@@ -23,6 +23,7 @@ from basis_daemon.workspace.config import EFFORTS, Config
 from basis_daemon.workspace.connection import AwaitingModel, Connection, UnavailableProvider
 from basis_daemon.workspace.discovery import resolved_or_given
 from basis_daemon.workspace.environment import session_environment
+from basis_daemon.workspace.local_servers import LocalServers
 from basis_daemon.workspace.provider_names import EMBEDDED
 from basis_daemon.workspace.providers import HOW_TO_CONNECT
 from basis_daemon.workspace.roster import ToolRoster
@@ -48,6 +49,7 @@ class Opened:
     host_tools: tuple[str, ...]
     notices: tuple[str, ...]
     overlay: Callable[[Path], str | None]
+    servers: LocalServers
     holds: AsyncExitStack
 
     @property
@@ -90,7 +92,12 @@ def resume(opened: Opened, runtime: Runtime, record: AgentRecord, spec: RunSpec)
 
 def _surroundings(opened: Opened, spec: RunSpec) -> RunSurroundings:
     return RunSurroundings(
-        workspace=str(opened.root), context_files=opened.context.files, connection=opened.connection, spec=spec
+        workspace=str(opened.root),
+        context_files=opened.context.files,
+        connection=opened.connection,
+        spec=spec,
+        notices=opened.notices,
+        look_for_servers=opened.servers.sentences,
     )
 
 

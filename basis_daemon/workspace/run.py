@@ -21,7 +21,7 @@ from basis_daemon.runtime.providers.base import Effort, ModelInfo
 from basis_daemon.runtime.sessions import Session
 from basis_daemon.runtime.store.base import AgentRecord, PromptAccepted, TurnEnded
 from basis_daemon.runtime.transcript import Transcript
-from basis_protocol.events import AnyEvent, RunFinished, RunStarted, StoppedBy, TurnStatus, Usage
+from basis_protocol.events import AnyEvent, Notice, RunFinished, RunStarted, StoppedBy, TurnStatus, Usage
 
 Mode = Literal["prompt", "always", "never"]
 """What happens to consequential calls nobody decided yet: ask, allow, refuse (AP-22)."""
@@ -40,6 +40,10 @@ class HeaderSource(Protocol):
         ...
 
     def header(self, run: "PreparedRun", turn_id: str, *, resumed: bool) -> RunStarted: ...
+
+    async def remarks(self, run: "PreparedRun") -> list[str]:
+        """What the person should be told right behind a turn's header: how a model can be had, if none was chosen."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,8 @@ class PreparedRun:
         sink = _Sink(emit)
         sink(self.header(turn.turn_id, resumed=resumed))
         try:
+            for remark in await self._source.remarks(self):
+                sink(Notice(message=remark))
             outcome = await self._session.run(
                 turn,
                 emit=sink,

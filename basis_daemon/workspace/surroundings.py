@@ -3,6 +3,7 @@
 Owns the answers `run.py` asks for before and at the start of a turn. Keeps no workspace alive but for its values.
 """
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -29,6 +30,9 @@ class RunSurroundings:
     context_files: list[ContextFile]
     connection: Connection
     spec: RunSpec
+    notices: Sequence[str]
+    look_for_servers: Callable[[], Awaitable[Sequence[str]]]
+    """Sentences that offer model servers found on this machine. Asked only when nothing else was chosen."""
     run: PreparedRun | None = None
 
     def mode(self) -> str:
@@ -48,6 +52,12 @@ class RunSurroundings:
             context_files=self.context_files,
             resumed=resumed,
         )
+
+    async def remarks(self, run: PreparedRun) -> list[str]:
+        """At the start of a conversation that nobody chose a model for: what answers, what was found, what to do."""
+        if not self.connection.by_default or len(run.transcript) > 0:
+            return []
+        return [*self.notices, *await self.look_for_servers()]
 
     async def begin(self, run: PreparedRun, options: TurnOptions) -> TurnOptions:
         """Give `run` its model if it has none yet, so that its header can name it. Returns the bounds that hold.

@@ -128,12 +128,16 @@ async def detect(environ: Mapping[str, str], *, ports: Ports | None = None) -> l
         ("lmstudio", usual.lmstudio, True, local_servers.lmstudio),
         ("llama-server", usual.llama_server, True, local_servers.llama_server),
     ]
+    ports_listened_at = await _listened_at({(host, port) for _, port, _, _ in plan for host in HOSTS})
+    if not ports_listened_at:
+        return []
     client = await asyncio.to_thread(_client)
     async with client, asyncio.TaskGroup() as tasks:
         probes = [
             tasks.create_task(_probe(client, kind, host, port, is_usual=is_usual, recognise=recognise))
             for kind, port, is_usual, recognise in plan
             for host in HOSTS
+            if (host, port) in ports_listened_at
         ]
     # One that listens on both addresses is one server; the first is the one tools are used to.
     by_kind: dict[Kind, Found] = {}
@@ -141,6 +145,23 @@ async def detect(environ: Mapping[str, str], *, ports: Ports | None = None) -> l
         if found is not None:
             by_kind.setdefault(found.kind, found)
     return list(by_kind.values())
+
+
+async def _listened_at(places: set[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Those places where anything accepts a connection. Usually none: then the HTTP library need not be loaded."""
+
+    async def accepts(host: str, port: int) -> bool:
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                _, writer = await asyncio.open_connection(host, port)
+        except OSError:  # TimeoutError is one
+            return False
+        writer.close()
+        return True
+
+    async with asyncio.TaskGroup() as tasks:
+        asked = {place: tasks.create_task(accepts(*place)) for place in places}
+    return {place for place, task in asked.items() if task.result()}
 
 
 async def _probe(
