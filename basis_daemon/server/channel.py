@@ -37,6 +37,7 @@ class Channel(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._writable = asyncio.Event()
         self._writable.set()
+        self._limit = MAX_OUTBOX_BYTES
         self.closed = asyncio.Event()
         self.why_closed = ""
 
@@ -63,6 +64,7 @@ class Channel(asyncio.Protocol):
         self._writable.clear()
 
     def resume_writing(self) -> None:
+        self._limit = MAX_OUTBOX_BYTES
         self._writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -87,10 +89,12 @@ class Channel(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if transport.get_write_buffer_size() > MAX_OUTBOX_BYTES:
+        if transport.get_write_buffer_size() > self._limit:
             log.warning("disconnected a client that doesn't read what it is sent")
             self.abort("it doesn't read what it is sent")
             return
+        # A single answer may be as large as a frame can be: it is not its reader's fault that it takes a while.
+        self._limit = max(self._limit, MAX_OUTBOX_BYTES + len(frames))
         transport.write(frames)
 
     async def drained(self) -> None:

@@ -167,9 +167,7 @@ class Hub:
         for session_id, (waiting_root, turn_id) in list(self._awaiting_workspace.items()):
             if waiting_root == root:
                 del self._awaiting_workspace[session_id]
-                live = await self.get(session_id)
-                await self._loader.renew(live.session)
-                live.turns.carry_on(turn_id)
+                (await self.get(session_id)).turns.carry_on(turn_id)
 
     def unload_idle(self, now: float) -> None:
         """Release or unload sessions by how long they have not been used, as of `now` (monotonic seconds)."""

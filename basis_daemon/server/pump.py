@@ -93,11 +93,12 @@ class EventPump:
                 await asyncio.sleep(pause_s)
             self._signal.clear()
             while self._ready:
+                if self._channel.is_congested:
+                    await self._channel.drained()
+                    continue
                 watch = next(iter(self._ready))
                 del self._ready[watch]
                 await self._deliver(watch)
-                if self._channel.is_congested:
-                    await self._channel.drained()
             delivered_at = loop.time()
 
     async def _deliver(self, watch: Watch) -> None:

@@ -210,9 +210,8 @@ class TurnRunner:
     async def _execute(self, turn: RunningTurn, options: TurnOptions, resumed: bool) -> TurnOutcome:
         session = self._session
         try:
-            if not resumed:
-                async with self.changing:
-                    await self._renew(session)
+            async with self.changing:
+                await self._renew(session)
             await session.run.execute(
                 turn.prompt, emit=session.emit, approver=turn.approver, options=options, resumed=resumed
             )

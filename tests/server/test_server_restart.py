@@ -171,6 +171,23 @@ def test_an_answer_without_an_opened_workspace_waits_for_one(
     assert (repo / "b.txt").exists()
 
 
+def test_a_session_attached_before_its_workspace_was_opened_uses_it_all_the_same(
+    daemon: DaemonProcess, model: ModelServer, open_session: OpenSession, repo: Path, environment: dict[str, str]
+) -> None:
+    model.script(writes(), says("written"))
+    client = daemon.connect()
+    session_id = open_session(client)
+    prompt(client, session_id, "write b.txt")
+    ask = client.events_until("ask_opened")[-1]["event"]["ask"]
+
+    late = daemon.restart().connect(name="late")
+    late.call("basis/session/attach", {"sessionId": session_id})
+    late.call("basis/workspace/open", {"path": str(repo), "env": environment})
+    late.call("basis/ask/answer", {"askId": ask["askId"], "decision": "allow"})
+
+    assert late.events_until("run_finished")[-1]["event"]["status"] == "ok"
+
+
 def test_a_new_prompt_instead_of_an_answer_leaves_the_question_behind(
     daemon: DaemonProcess, model: ModelServer, open_session: OpenSession, repo: Path, environment: dict[str, str]
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import OpenSession
 from support.daemon import DaemonProcess
-from support.model_server import Gate, ModelServer, calls, rate_limits, says, slow, tool
+from support.model_server import Gate, ModelServer, burst, calls, fails, rate_limits, says, slow, tool
 from support.raw_client import RawClient
 
 
@@ -420,6 +420,23 @@ def test_a_retry_shows_as_waiting_for_the_provider(
     assert states == ["working", "waiting_provider", "working", "idle"]
 
 
+def test_a_failed_turn_can_be_carried_on(daemon: DaemonProcess, model: ModelServer, open_session: OpenSession) -> None:
+    """AG-6: what was committed stays, and the rest is tried again."""
+    model.script(calls(tool("read", {"path": "a.txt"})), fails(400), says("the end"))
+    client = daemon.connect()
+    session_id = open_session(client)
+    turn = prompt(client, session_id, "read a.txt")
+
+    failed = client.events_until("run_finished")[-1]["event"]
+    resumed = client.call("basis/turn/resume", {"sessionId": session_id})
+    waiting = {"sessionId": session_id, "turnId": turn["turnId"]}
+
+    assert failed["status"] == "error"
+    assert resumed == {"turnId": turn["turnId"]}
+    assert client.call("basis/turn/wait", waiting)["finalMessage"] == "the end"
+    assert client.refusal("basis/turn/resume", {"sessionId": session_id})["data"]["kind"] == "nothing_to_resume"
+
+
 def test_a_session_is_titled_by_its_first_prompt_and_listed_most_recent_first(
     daemon: DaemonProcess, model: ModelServer, open_session: OpenSession, repo: Path
 ) -> None:
@@ -666,6 +683,31 @@ def test_a_stalled_client_neither_stalls_the_turn_nor_misses_anything(
     late = stalled.events_until("run_finished")
 
     assert late == seen
+
+
+@pytest.mark.slow
+def test_a_client_behind_what_is_kept_is_told_so_and_starts_from_a_snapshot(
+    daemon: DaemonProcess, model: ModelServer, open_session: OpenSession
+) -> None:
+    """protocol.md 1, 4: `basis/session/lagged` with the last number it was sent; it re-attaches from there."""
+    model.script(burst(says(*["x" * 4000] * 7000), chunk_bytes=64_000))
+    client, stalled = daemon.connect(), daemon.connect(name="stalled")
+    session_id = open_session(client)
+    stalled.call("basis/session/attach", {"sessionId": session_id})
+    turn = prompt(client, session_id, "talk without end")
+    client.call("basis/session/detach", {"sessionId": session_id})
+    client.call("basis/turn/wait", {"sessionId": session_id, "turnId": turn["turnId"]})
+
+    seen = [0]
+    while (message := stalled.receive())["method"] != "basis/session/lagged":
+        seen.append(message["params"]["seq"])
+    again = stalled.call("basis/session/attach", {"sessionId": session_id, "afterSeq": message["params"]["seq"]})
+
+    assert seen == list(range(len(seen)))
+    assert message["params"] == {"sessionId": session_id, "seq": seen[-1]}
+    assert again["snapshot"]["reset"] is True
+    assert len(again["snapshot"]["items"][-1]["text"]) == 4000 * 7000
+    assert again["seq"] > seen[-1]
 
 
 def test_comings_and_goings_are_told_without_flooding_the_journal(

@@ -3,11 +3,22 @@
 import json
 import socket
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from support.daemon import DaemonProcess
 from support.raw_client import RawClient
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
+    """One daemon for all of these: what one client does to it must not show to the next."""
+    home = tmp_path_factory.mktemp("wire")
+    daemon = DaemonProcess(home / "data", env={"HOME": str(home)})
+    yield daemon.start()
+    assert daemon.is_running, daemon.log
+    daemon.close()
 
 
 def frame(body: bytes) -> bytes:

@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 
 from basis_daemon.server.client import Client
+from basis_daemon.server.error_map import InvalidParams
 from basis_daemon.server.services import Services
 from basis_daemon.workspace.workspace import Workspace
 from basis_protocol.base import Empty
@@ -22,6 +23,8 @@ from basis_protocol.workspaces import (
 
 
 async def open_workspace(services: Services, client: Client, params: WorkspaceOpenParams) -> WorkspaceInfo:
+    if params.additional_directories:
+        raise InvalidParams("additionalDirectories: not served yet", field="additionalDirectories")
     workspace = await services.workspaces.open(params.path, params.env)
     if params.env is not None:
         await services.hub.carry_on_in(str(workspace.root))
