@@ -54,10 +54,10 @@ class RunSurroundings:
         )
 
     async def remarks(self, run: PreparedRun) -> list[str]:
-        """At the start of a conversation that nobody chose a model for: what answers, what was found, what to do."""
-        if not self.connection.by_default or len(run.transcript) > 0:
+        """At the start of a conversation: what was decided for the person. If that is their model, what else was found."""
+        if self.connection.error is not None or len(run.transcript) > 0:
             return []
-        return [*self.notices, *await self.look_for_servers()]
+        return [*self.notices, *(await self.look_for_servers() if self.connection.by_default else ())]
 
     async def begin(self, run: PreparedRun, options: TurnOptions) -> TurnOptions:
         """Give `run` its model if it has none yet, so that its header can name it. Returns the bounds that hold.

@@ -48,15 +48,16 @@ class Attendance:
         self.client_id = self._hello.client_id
 
     def connect(self) -> Connection:
-        """Connect and open the workspace, telling the person what its files or providers have to say."""
+        """Connect and open the workspace, telling the person what is wrong with its files.
+
+        What there is to say about its provider comes with the first events of a conversation.
+        """
         self.progress.say("connecting")
         connection, opened = self._open()
         for problem in opened.get("diagnostics", ()):
             found = fields_of(problem)
             where = f"{found.get('file')}:{found.get('line', 1)}:{found.get('column', 1)}"
             self.screen.line(f"warning: {one_line(where)}: {visible(str(found.get('message', '')))}")
-        for notice in opened.get("notices", ()):
-            self.screen.line(f"note: {visible(str(notice))}")
         return connection
 
     def follow(self, connection: Connection, session_id: str) -> tuple[Follower, Watching, Painter]:
