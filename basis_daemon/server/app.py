@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from basis_daemon import __version__
@@ -197,4 +198,5 @@ def _raise_descriptor_limit() -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
         if soft < wanted:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            with suppress(ValueError, OSError):  # some systems allow less than they say; the present limit then stays
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -92,7 +92,7 @@ def _bind(path: str) -> socket.socket:
     directory, name = os.path.split(path)
     if _is_live(path):
         raise UnusablePlace(f"a daemon with another data directory listens on {path}: set BASIS_SOCKET")
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.getcwd()
     os.chdir(directory)
     try:
@@ -113,7 +113,7 @@ def _bind(path: str) -> socket.socket:
 
 
 def _is_live(path: str) -> bool:
-    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         probe.settimeout(1.0)
         probe.connect(path)

@@ -1,7 +1,7 @@
 """What a person may set about a session: mode, model, effort (protocol.md 3, `session/setConfig`).
 
 Owns the options, their choices, and what setting one does to the run. The mode is kept in `session.json` beside the
-conversation, because a session that was set to `never` or `always` must not forget it (peers forget it when idle).
+conversation: a session that was set to `never` or `always` must not forget it while nobody looks.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Plain LSP on the same socket: any editor is a client without a plugin (protocol.md 7, stack.md 4)."""
+"""Plain LSP on the same socket: any editor is a client without a plugin (protocol.md 7, ADR 4)."""
 
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ def test_an_editor_that_crashes_takes_its_buffers_with_it(
 
 
 def test_shutdown_and_exit_of_an_editor_end_its_connection_only(daemon: DaemonProcess) -> None:
-    """pygls would end the process (stack.md 4)."""
+    """pygls would end the process (ADR 4)."""
     bystander = plain(daemon)
     editor = plain(daemon)
 
@@ -125,7 +125,7 @@ def test_shutdown_and_exit_of_an_editor_end_its_connection_only(daemon: DaemonPr
 
 
 def test_lsp_errors_name_the_problem_and_carry_no_traceback(daemon: DaemonProcess) -> None:
-    """stack.md 4: every request is answered; no file paths of the daemon in it."""
+    """ADR 4: every request is answered; no file paths of the daemon in it."""
     editor = plain(daemon)
 
     unknown = editor.refusal(
@@ -140,7 +140,7 @@ def test_lsp_errors_name_the_problem_and_carry_no_traceback(daemon: DaemonProces
 
 
 def test_a_payload_that_looks_like_a_message_is_only_a_payload(daemon: DaemonProcess) -> None:
-    """stack.md 4: nested dicts with a `jsonrpc` key made the whole request fail without an answer."""
+    """ADR 4: nested dicts with a `jsonrpc` key made the whole request fail without an answer."""
     editor = plain(daemon)
     nested = {"jsonrpc": "2.0", "id": 1, "method": "x", "class": 1, "a-b": 2}
 

@@ -404,6 +404,25 @@ def test_a_waiting_request_can_be_cancelled(
     assert client.events_until("run_finished")[-1]["event"]["status"] == "ok"
 
 
+def test_more_than_a_client_may_have_under_way_is_refused_not_queued(
+    daemon: DaemonProcess, model: ModelServer, open_session: OpenSession
+) -> None:
+    """protocol.md 8: -32001, retry with back-off; a ping is answered all the same."""
+    gate = Gate()
+    model.script(slow(says("the answer"), gate=gate))
+    client = daemon.connect()
+    session_id = open_session(client)
+    wait = {"sessionId": session_id, "turnId": prompt(client, session_id, "go")["turnId"]}
+
+    waiting = [client.request("basis/turn/wait", wait) for _ in range(300)]
+    assert client.call("basis/daemon/ping")
+    gate.open()
+    answers = [client.answer(request_id) for request_id in waiting]
+
+    refused = [answer["error"]["code"] for answer in answers if "error" in answer]
+    assert refused == [-32001] * 44
+
+
 def test_a_retry_shows_as_waiting_for_the_provider(
     daemon: DaemonProcess, model: ModelServer, open_session: OpenSession
 ) -> None:
