@@ -17,7 +17,9 @@ from basis_daemon.server.journal import Journal
 from basis_daemon.server.recovery import close_open_turn
 from basis_daemon.server.session import LiveSession
 from basis_daemon.server.workspaces import Workspaces
+from basis_daemon.workspace.run import pinned_provider
 from basis_daemon.workspace.spec import DEFAULT_NAME, RunSpec
+from basis_daemon.workspace.workspace import Workspace
 from basis_protocol.sessions import SessionNewParams
 
 _ID = re.compile(r"(?![xX]-)[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}\Z")
@@ -41,12 +43,16 @@ class Loader:
         if params.session_id is not None:
             await self._require_free(params.session_id)
         workspace = await self._workspaces.get(params.workspace)
-        run = workspace.prepare(
+        config = dict(params.config)
+        provider = config.pop("provider", None)
+        run = (await _with_provider(workspace, provider)).prepare(
             RunSpec(session_name=params.title or DEFAULT_NAME),
             agent_id=params.session_id,
             ephemeral=params.ephemeral,
         )
-        for option, value in params.config.items():
+        if provider is not None:
+            run.pin_provider(provider)
+        for option, value in config.items():
             session_config.apply(run, option, value)
         return LiveSession(
             run,
@@ -66,7 +72,8 @@ class Loader:
         if record is None:
             raise NoSuchSession(session_id)
         workspace = await self._workspaces.get(record.base_dir)
-        run = await asyncio.to_thread(workspace.resume, session_id)
+        source = await _with_provider(workspace, pinned_provider(record))
+        run = await asyncio.to_thread(source.resume, session_id)
         try:
             directory = run.directory
             assert directory is not None, "a conversation from disk has a directory"
@@ -87,9 +94,10 @@ class Loader:
         if current is None or current is session.workspace or not session.run.is_persisted or session.is_ephemeral:
             return
         before = session.run
+        source = await _with_provider(current, before.pinned_provider)
         before.close()
         try:
-            run = await asyncio.to_thread(current.resume, session.id)
+            run = await asyncio.to_thread(source.resume, session.id)
         except BaseException:
             # Its lease is gone: nothing more is accepted here, and the next sweep lets go of it.
             session.is_ending = True
@@ -104,3 +112,7 @@ class Loader:
             )
         if await self._archive.record(session_id) is not None:
             raise InvalidInput(f"there is a session {session_id!r} already", hint="attach to it, or choose another id")
+
+
+async def _with_provider(workspace: Workspace, provider: str | None) -> Workspace:
+    return workspace if provider is None else await workspace.using(provider)

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -23,12 +24,14 @@ from basis_daemon.runtime.tools.base import Tool
 from basis_daemon.workspace.agents_md import ContextConfig, WorkspaceContext, discover_context
 from basis_daemon.workspace.config import Config, discover_config
 from basis_daemon.workspace.connecting import connect
+from basis_daemon.workspace.connection import Connection
 from basis_daemon.workspace.discovery import GlobalDir, Inherit, canonical_root, chosen_global_dir
 from basis_daemon.workspace.environment import command_environment, minimal_environment
 from basis_daemon.workspace.host_tools import held
 from basis_daemon.workspace.local_servers import LocalServers
 from basis_daemon.workspace.minting import Opened
 from basis_daemon.workspace.prompt import Append, SystemPrompt, system_prompt
+from basis_daemon.workspace.provider_names import provider_id
 from basis_daemon.workspace.roster import ToolRoster
 from basis_daemon.workspace.spawn import SpawnTool
 from basis_daemon.workspace.store import identifier_of
@@ -189,8 +192,17 @@ class WorkspaceBuilder:
             notices=tuple(notices),
             overlay=self.overlay,
             servers=LocalServers(found.snapshot),
+            connect_to=partial(self._connect_to, runtime, found),
             holds=undo,
         )
+
+    async def _connect_to(self, runtime: Runtime, found: "_Found", provider: str) -> tuple[Connection, list[str]]:
+        """The way to `provider` with this workspace's credentials. A configured model belongs to the configured one."""
+        config = found.config
+        if config.provider is None or provider_id(config.provider.value) != provider_id(provider):
+            config = replace(config, provider=None, model=None)
+        settings = ProviderSettings(provider=provider)
+        return await connect(runtime, settings, config, found.snapshot, models_dir=self.models_dir)
 
 
 @dataclass(frozen=True, slots=True)

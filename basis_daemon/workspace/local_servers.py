@@ -11,7 +11,7 @@ ANSWER_HOLDS_S = 30.0
 
 
 class LocalServers:
-    """One workspace's view. `environment` is the client's: it may say where Ollama is, or that nothing be looked for."""
+    """One workspace's view. `environment` is the client's; it may say where Ollama is, or to look for nothing."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment

@@ -4,7 +4,7 @@ Owns the guards of a session — policy, audience, identifier, authorizer, roste
 conversation goes on with, and the order of effects of a resume. Nothing here is looked up by working directory.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,6 +50,8 @@ class Opened:
     notices: tuple[str, ...]
     overlay: Callable[[Path], str | None]
     servers: LocalServers
+    connect_to: Callable[[str], Awaitable[tuple[Connection, list[str]]]]
+    """The way to another provider from here, by its name, and what there is to say about it."""
     holds: AsyncExitStack
 
     @property

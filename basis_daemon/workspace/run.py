@@ -26,6 +26,9 @@ from basis_protocol.events import AnyEvent, Notice, RunFinished, RunStarted, Sto
 Mode = Literal["prompt", "always", "never"]
 """What happens to consequential calls nobody decided yet: ask, allow, refuse (AP-22)."""
 
+PINNED_PROVIDER = "provider"
+"""Key of `AgentRecord.config`."""
+
 _turns = count(1)
 
 
@@ -218,6 +221,15 @@ class PreparedRun:
         """Use another model of the same provider from the next turn on (PR-10). Ids are not checked."""
         self._session.agent.change(model=model.id)
 
+    def pin_provider(self, name: str) -> None:
+        """Remember that this conversation was asked to use a provider of its own, whatever its workspace's is."""
+        self._session.agent.change(config={**self.record.config, PINNED_PROVIDER: name})
+
+    @property
+    def pinned_provider(self) -> str | None:
+        """The provider this conversation asked for, if it did."""
+        return pinned_provider(self.record)
+
     def set_effort(self, effort: Effort | None) -> None:
         """Use another reasoning effort from the next turn on."""
         self._session.agent.change(effort=effort)
@@ -268,6 +280,12 @@ class _Sink:
                 self._emit(event)
             except Exception as error:
                 self.error = error
+
+
+def pinned_provider(record: AgentRecord) -> str | None:
+    """The provider a stored conversation asked for, if it did."""
+    name = record.config.get(PINNED_PROVIDER)
+    return name if isinstance(name, str) else None
 
 
 def new_turn_id() -> str:

@@ -54,7 +54,7 @@ class RunSurroundings:
         )
 
     async def remarks(self, run: PreparedRun) -> list[str]:
-        """At the start of a conversation: what was decided for the person. If that is their model, what else was found."""
+        """At the start of a conversation: what was decided for the person, and what they could have instead."""
         if self.connection.error is not None or len(run.transcript) > 0:
             return []
         return [*self.notices, *(await self.look_for_servers() if self.connection.by_default else ())]

@@ -6,6 +6,8 @@ everything it reports is a snapshot of the moment it was opened (DI-1).
 
 import os
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -199,6 +201,12 @@ class Workspace:
         self._require_open()
         runtime, record = self._stored(agent_id)
         return minting.resume(self._opened, runtime, record, RunSpec.of(spec))
+
+    async def using(self, provider: str) -> "Workspace":
+        """This workspace with another provider, for conversations that ask for one. Nothing else differs, and it need
+        not be closed. Raises `UnknownProvider`; a missing key is a `setup_error`, as ever."""
+        connection, notices = await self._opened.connect_to(provider)
+        return Workspace(replace(self._opened, connection=connection, notices=tuple(notices), holds=AsyncExitStack()))
 
     async def aclose(self) -> None:
         """Stop minting, give back what was registered, and let go of the runtime. Idempotent (LC-5)."""

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from conftest import OpenSession
-from support.daemon import DaemonProcess
+from support.daemon import DaemonProcess, OpenSession
 from support.model_server import Gate, ModelServer, calls, hangs, says, slow, tool
-from support.raw_client import RawClient
+from support.raw_client import RawClient, Refused
 
 
 def prompt(client: RawClient, session_id: str, text: str) -> str:
@@ -367,3 +366,37 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def test_a_conversation_may_ask_for_another_provider_and_keeps_it_after_a_restart(
+    daemon: DaemonProcess, model: ModelServer, open_session: OpenSession, repo: Path, environment: dict[str, str]
+) -> None:
+    """`basisctl run --provider rehearsal` beside a workspace that uses another one."""
+    (repo / "a.txt").write_text("alpha\n")
+    client = daemon.connect()
+    session_id = open_session(client, config={"provider": "rehearsal"})
+    prompt = {"sessionId": session_id, "input": [{"type": "text", "text": "read a.txt"}]}
+    client.call("basis/session/prompt", prompt)
+    first = client.events_until("run_finished")
+
+    late = daemon.restart().connect(name="late")
+    late.call("basis/workspace/open", {"path": str(repo), "env": environment})
+    attached = late.call("basis/session/attach", {"sessionId": session_id})
+    late.call("basis/session/prompt", prompt)
+    second = late.events_until("run_finished")
+
+    for events in (first, second):
+        started = next(event["event"] for event in events if event["event"]["type"] == "run_started")
+        assert started["provider"] == "rehearsal"
+        assert events[-1]["event"]["status"] == "ok"
+    assert attached["info"]["provider"] == "rehearsal"
+    assert model.requests == []
+
+
+def test_a_conversation_that_asks_for_a_provider_nobody_knows_is_refused(
+    daemon: DaemonProcess, open_session: OpenSession
+) -> None:
+    with daemon.connect() as client, pytest.raises(Refused) as refused:
+        open_session(client, config={"provider": "oracle"})
+    assert refused.value.data["kind"] == "unknown_provider"
+    assert "rehearsal" in refused.value.data["hint"]
