@@ -106,11 +106,11 @@ def edit_with_approval(stage: Stage) -> None:
         one.wait_for("[y] yes")
         if "9000" in stage.read("server.py"):
             raise Stop("the file was changed before anybody allowed it")
-        print("\n   Terminal two:")
+        one.aside("Terminal two:")
         stage.basisctl("asks")
         ask = json.loads(stage.basisctl("asks", "--json", show=False).splitlines()[0])
         stage.basisctl("approve", ask["askId"])
-        print("\n   Terminal one goes on:")
+        one.aside("Terminal one goes on:")
         one.finish()
     if "PORT = 9000" not in stage.read("server.py"):
         raise Stop("the edit was approved and did not happen")
@@ -131,10 +131,10 @@ def survive_a_kill(stage: Stage) -> None:
         pid = stage.daemon_pid()
         os.kill(pid, signal.SIGKILL)
         until_dead(pid)
-        print(f"\n\n   kill -9 {pid}   (the daemon)\n")
+        one.aside(f"kill -9 {pid}   (the daemon)")
         one.wait_for("run interrupted")
         one.wait_for("[y] yes")
-        print("\n\n   Answered here this time, with the key y.")
+        one.aside("Answered here this time, with the key y:")
         one.type("y")
         one.finish()
     if "check passed" not in stage.basisctl("show", session, show=False):

@@ -168,6 +168,7 @@ class Terminal:
             os.close(inside)
         self._unread = ""
         self._at_line_start = True
+        self._ends_in_question = False
         stage.opened(self)
 
     def __enter__(self) -> "Terminal":
@@ -183,6 +184,11 @@ class Terminal:
             if not self._show_more(deadline):
                 raise Stop(f"the terminal ended before it showed {text!r}")
         self._unread = self._unread.partition(text)[2]
+
+    def aside(self, text: str) -> None:
+        """Tell the audience something in the middle of what the terminal shows."""
+        print(("" if self._at_line_start else "\n") + f"\n   {text}\n", flush=True)
+        self._at_line_start = True
 
     def type(self, keys: str) -> None:
         os.write(self._screen, keys.encode())
@@ -217,9 +223,17 @@ class Terminal:
         text = data.decode(errors="replace").replace("\r\n", "\n").replace("\r", "")
         self._unread += text
         for line in text.splitlines(keepends=True):
-            print(("  | " if self._at_line_start else "") + line, end="", flush=True)
-            self._at_line_start = line.endswith("\n")
+            self._show(line)
         return bool(data)
+
+    def _show(self, line: str) -> None:
+        """Print a line or a piece of one. A question that is drawn again right below itself is left as it stands."""
+        is_question = "[y] yes" in line
+        if self._ends_in_question and (is_question or (line == "\n" and self._at_line_start)):
+            return
+        self._ends_in_question = is_question or (self._ends_in_question and line == "\n")
+        print(("  | " if self._at_line_start else "") + line, end="", flush=True)
+        self._at_line_start = line.endswith("\n")
 
 
 def until_dead(pid: int) -> None:
