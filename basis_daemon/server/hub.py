@@ -141,7 +141,7 @@ class Hub:
         live = self._live.get(session_id)
         if live is None:
             return
-        if live.turns.is_working:
+        if live.session.is_busy:
             raise Busy("a turn is running", hint="cancel or stop it first")
         await self._work.run(self._end(live, "closed"))
 

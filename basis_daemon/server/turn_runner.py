@@ -73,6 +73,12 @@ class TurnRunner:
         """Whether the task is under way, also between two turns."""
         return self._task is not None
 
+    async def settled(self) -> None:
+        """Return at once while turns run or wait; else when the task has tidied up behind the last one, so that whoever
+        heard of a turn's end can act on it."""
+        if self._task is not None and not self._session.is_busy:
+            await asyncio.wait([self._task])
+
     # --- starting and ending ---
 
     def start(self, resumed: PromptAccepted | None = None, *, is_cancelled: bool = False) -> None:

@@ -171,6 +171,7 @@ class Turns:
         """
         session = self._session
         self._require_running_daemon()
+        await self._runner.settled()
         if self.is_working:
             raise Busy("a turn is running already")
         prompt = session.run.resumable
@@ -215,6 +216,7 @@ class Turns:
     # --- below ---
 
     async def _cancel_interrupted(self, turn_id: str | None) -> None:
+        await self._runner.settled()
         interrupted = self._session.run.interrupted
         if interrupted is None or turn_id not in (None, interrupted.turn_id) or self._runner.is_working:
             raise NoSuchTurn("no such turn is running or waiting")

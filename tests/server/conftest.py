@@ -2,18 +2,16 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from basis_daemon.server.work import Work
-from support.daemon import DaemonProcess
+from support.daemon import DaemonProcess, OpenSession
 from support.model_server import ModelServer
 from support.raw_client import RawClient
-
-OpenSession = Callable[..., str]
 
 
 @pytest.fixture

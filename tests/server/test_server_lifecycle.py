@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from conftest import OpenSession
-from support.daemon import DaemonProcess
+from support.daemon import DaemonProcess, OpenSession
 from support.model_server import Gate, ModelServer, calls, says, slow, tool
 
 ANOTHER_RUNS = 75

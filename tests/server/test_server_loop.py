@@ -11,7 +11,7 @@ from basis_daemon.paths import Paths
 from basis_daemon.server import instance
 from basis_daemon.server.app import Daemon
 from basis_protocol.lifecycle import DaemonInfo
-from conftest import OpenSession
+from support.daemon import OpenSession
 from support.model_server import ModelServer, calls, says, tool
 from support.raw_client import RawClient
 

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from conftest import OpenSession
-from support.daemon import DaemonProcess
+from support.daemon import DaemonProcess, OpenSession
 from support.model_server import ModelServer, calls, says, tool
 from support.raw_client import RawClient
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from conftest import OpenSession
-from support.daemon import DaemonProcess
+from support.daemon import DaemonProcess, OpenSession
 from support.model_server import Gate, ModelServer, burst, calls, fails, rate_limits, says, slow, tool
 from support.raw_client import RawClient
 

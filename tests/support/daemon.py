@@ -8,11 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from support.raw_client import RawClient
 
 START_TIMEOUT_S = 20.0
+
+OpenSession = Callable[..., str]
+"""What the fixture `open_session` of the server's tests is: opens the repository with a client, makes a session,
+attaches to it and returns its id."""
 
 
 class DaemonProcess:
