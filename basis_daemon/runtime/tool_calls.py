@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +220,7 @@ class CallRound:
                 return ToolOutput(f"Tool execution denied: {reason}", is_error=True, summary=f"denied: {reason}"), False
             self.agent.call_started(self.turn_id, call.id)
         self.emit(ToolStarted(tool_call_id=call.id, tool_name=call.name))
-        return await _execute(tool, context, call.input), consequential
+        return await _execute(tool, replace(context, prepared=preparation), call.input), consequential
 
     def _context(self, call: ToolUse) -> ToolContext:
         host = self.host

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from basis_daemon.errors import BudgetExhausted, NoSuchSession, WorkspaceClosed, WorkspaceMismatch
-from basis_daemon.runtime.permissions import ApprovalAnswer
+from basis_daemon.runtime.permissions import ApprovalAnswer, ApprovalRequest
 from basis_daemon.runtime.providers.base import ModelInfo
 from basis_daemon.workspace.approval import DenyAll
 from basis_daemon.workspace.budget import BudgetPool
@@ -18,6 +18,7 @@ from basis_daemon.workspace.workspace import Workspace
 from basis_protocol.content import CommandPreview
 from basis_protocol.events import (
     EVENT_SCHEMA_VERSION,
+    AnyEvent,
     AssistantMessage,
     ContextFile,
     ErrorEvent,
@@ -349,3 +350,35 @@ async def test_a_closed_workspace_mints_nothing_and_closing_twice_is_fine(tmp_pa
         workspace.prepare()
     with pytest.raises(WorkspaceClosed):
         workspace.resume("agent-1")
+
+
+@pytest.mark.parametrize("turned", ["link", "place"])
+async def test_a_path_that_was_turned_while_the_person_was_thinking_changes_no_other_file(
+    tmp_path: Path, turned: str
+) -> None:
+    """TL-27, PO-7: what was allowed is a change of the file that was shown, whatever its path leads to by then."""
+    path = "link" if turned == "link" else "place/new.txt"
+    async with scene(tmp_path, calls(tool("write", {"path": path, "content": "written"})), says("Done.")) as on:
+        for name in ("shown", "other"):
+            (on.repo / name).mkdir()
+            (on.repo / name / "file").write_text("kept")
+        (on.repo / "place").symlink_to("shown")
+        (on.repo / "link").symlink_to("shown/file")
+
+        class Slow:
+            async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+                await anyio.to_thread.run_sync(self.turn)
+                return ApprovalAnswer(allow=True)
+
+            def turn(self) -> None:
+                (on.repo / turned).unlink()
+                (on.repo / turned).symlink_to("other/file" if turned == "link" else "other")
+
+        run = on.workspace.prepare()
+        events: list[AnyEvent] = []
+        await run.send("Write it.", emit=events.append, approver=Slow())
+        run.close()
+
+        assert [event.is_error for event in events if isinstance(event, ToolCompleted)] == [True]
+        assert {file.read_text() for file in on.repo.glob("*/file")} == {"kept"}
+        assert not list(on.repo.glob("*/new.txt"))

@@ -67,6 +67,8 @@ class ToolContext:
     overlay: Callable[[Path], str | None] = lambda path: None
     """Unsaved editor text of a canonical path, if an editor has it open and changed. Called from worker threads too."""
     files: "FileLedger | None" = None
+    prepared: "CallPreparation | None" = None
+    """While the call runs: what was shown of it, and allowed."""
 
     async def run_command(self, command: str, *, timeout_s: float | None = None) -> CommandOutput:
         """Run a shell command under the policy. Raises `PolicyDenied` when commands are switched off."""

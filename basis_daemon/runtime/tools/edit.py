@@ -177,6 +177,7 @@ def _propose(context: ToolContext, path: str, rewrite: Rewrite) -> _Proposal:
 
 def _make(context: ToolContext, path: str, rewrite: Rewrite, stop: Stop) -> _Proposal:
     proposal = _propose(context, path, rewrite)
+    _require_same_place(context, proposal.target)
     stop.check()
     if proposal.stored is None or proposal.data != proposal.stored.data:
         text_files.replace(proposal.target, proposal.data, expected=proposal.stored)
@@ -195,6 +196,13 @@ def _require_known(context: ToolContext, target: Path, stored: Stored | None) ->
     elif seen != now:
         what = "is gone" if stored is None else "has appeared" if seen == text_files.ABSENT else "has changed on disk"
         raise StaleFile(f"{target} {what} since you last looked; nothing was changed. Read it again first.")
+
+
+def _require_same_place(context: ToolContext, target: Path) -> None:
+    """A link may have been turned while a person was thinking; what they agreed to is a change of one file."""
+    shown_target = context.prepared and context.prepared.structured_input.get("resolved_path")
+    if shown_target is not None and shown_target != str(target):
+        raise StaleFile(f"the path leads to {target} now, and was agreed to as {shown_target}; nothing was changed.")
 
 
 def _require_saved(context: ToolContext, target: Path, file: TextFile | None) -> None:
