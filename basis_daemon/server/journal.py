@@ -8,14 +8,14 @@ Does not know who is watching, nor what events mean.
 import asyncio
 import logging
 from bisect import bisect_left
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import msgspec
 
 from basis_daemon.server.clock import timestamp
-from basis_daemon.server.journal_file import JournalFile, sequence
+from basis_daemon.server.journal_file import JournalFile, is_event
 from basis_protocol.events import AnyEvent, AssistantDelta, AssistantReasoningDelta, Event
 
 log = logging.getLogger(__name__)
@@ -183,6 +183,7 @@ class Journal:
         file, shown = self._file, self.shown_seq
         tails = await asyncio.to_thread(_tails_after, file, after_seq, shown, max_bytes)
         if tails is None:
+            file.give_up(after_seq + 1)
             raise JournalTrimmed
         return self._frame(tails, after_seq)
 
@@ -293,10 +294,11 @@ class _OpenDelta:
 
 
 def _tails_after(file: JournalFile, after_seq: int, shown_seq: int, max_bytes: int) -> list[bytes] | None:
-    """Consecutive tails above `after_seq` from disk; `None` when the first of them is gone."""
+    """Consecutive tails above `after_seq` from disk; `None` when the first of them is gone or damaged."""
     for _ in range(2):
-        lines = file.read(after_seq, max_bytes)
-        if lines and sequence(lines[0]) == after_seq + 1:
-            return [line[1:] for line in lines[: shown_seq - after_seq]]
+        lines = file.read(after_seq, max_bytes)[: shown_seq - after_seq]
+        whole = list(takewhile(lambda numbered: is_event(numbered[1], numbered[0]), enumerate(lines, after_seq + 1)))
+        if whole:
+            return [line[1:] for _, line in whole]
         # A rotation between looking into one segment and the other hides the middle; the second look finds it.
     return None

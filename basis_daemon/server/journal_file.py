@@ -9,6 +9,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 CURRENT = "events.jsonl"
 PREVIOUS = "events.previous.jsonl"
 
@@ -17,6 +19,17 @@ SEGMENT_BYTES = 8 * 1024 * 1024
 
 _LINE_START = b'{"seq":'
 _PROBE_BYTES = 4096
+
+
+class _Line(msgspec.Struct):
+    """The parts of a line, the event itself skipped over."""
+
+    seq: int
+    time: str
+    event: msgspec.Raw
+
+
+_lines = msgspec.json.Decoder(_Line)
 
 
 class JournalFile:
@@ -37,6 +50,10 @@ class JournalFile:
             _drop_torn_tail(self._directory / CURRENT)
         previous, current = (_span(path) for path in self._paths())
         newest = current or previous
+        if current is None and (last := _last_number(self._directory / CURRENT)) is not None:
+            # It begins with what is no event. Its numbers were given once and must not be given to others.
+            self.restart()
+            return last
         if newest is None:
             return 0
         self.first_seq = newest[0]
@@ -74,6 +91,11 @@ class JournalFile:
         for path in self._paths():
             path.unlink(missing_ok=True)
         self.first_seq = self._current_first = None
+
+    def give_up(self, number: int) -> None:
+        """That event can't be read back: whoever lacks it has to start from a snapshot."""
+        if self.first_seq is not None:
+            self.first_seq = max(self.first_seq, number + 1)
 
     def close(self) -> None:
         """Let the descriptor go. The next append opens it again."""
@@ -117,6 +139,15 @@ def sequence(line: bytes) -> int | None:
     return int(digits) if digits.isdigit() else None
 
 
+def is_event(line: bytes, number: int) -> bool:
+    """Whether `line` is the whole event of that number: what is shown to clients was looked at before."""
+    try:
+        line.decode()
+        return _lines.decode(line).seq == number and line.startswith(_LINE_START)
+    except (ValueError, RecursionError):
+        return False
+
+
 def _span(path: Path) -> tuple[int, int] | None:
     """First and last number of a segment."""
     try:
@@ -128,6 +159,15 @@ def _span(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return (first, last) if first is not None and last is not None else None
+
+
+def _last_number(path: Path) -> int | None:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            return sequence(_line_at(file.fileno(), _last_line_start(file.fileno(), size), size))
+    except FileNotFoundError:
+        return None
 
 
 def _drop_torn_tail(path: Path) -> None:

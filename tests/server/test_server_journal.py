@@ -266,3 +266,39 @@ async def test_any_number_is_found_in_a_file_of_long_and_short_lines(tmp_path: P
     for after_seq in range(0, 300, 13):
         batch = await journal.replay(after_seq, 1)
         assert [event["seq"] for event in decode(batch)] == [after_seq + 1]
+
+
+@pytest.mark.parametrize("damage", [b"\xff\x00 garbage", b"", b"{}", b'{"seq":3,"time":"t","event":[}', b"[" * 100_000])
+async def test_a_damaged_line_is_never_shown_and_who_lacks_it_gets_a_snapshot(tmp_path: Path, damage: bytes) -> None:
+    """protocol.md 4: no holes; a gap that can't be replayed is a snapshot."""
+    first = Journal.recover("s", tmp_path)
+    for n in range(6):
+        first.append(notice(str(n)))
+    first.flush()
+    path = tmp_path / "events.jsonl"
+    lines = path.read_bytes().split(b"\n")
+    lines[2] = damage
+    path.write_bytes(b"\n".join(lines))
+
+    journal = Journal.recover("s", tmp_path)
+
+    assert [event["seq"] for event in decode(await journal.replay(0, 4096))] == [1, 2]
+    with pytest.raises(JournalTrimmed):
+        await journal.replay(2, 4096)
+    assert not journal.can_replay(2)
+
+
+async def test_a_number_is_not_given_twice_when_the_beginning_of_the_file_is_damaged(tmp_path: Path) -> None:
+    first = Journal.recover("s", tmp_path)
+    for n in range(3):
+        first.append(notice(str(n)))
+    first.flush()
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b"{}" + path.read_bytes())
+
+    second = await anyio.to_thread.run_sync(Journal.recover, "s", tmp_path)
+
+    assert second.append(notice("next")) == 4
+    second.flush()
+    assert not second.can_replay(1)
+    assert [event["seq"] for event in await read_all(second, 3)] == [4]
