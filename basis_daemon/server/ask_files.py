@@ -50,8 +50,8 @@ class AskFiles:
         with suppress(FileNotFoundError):
             for path in sorted(self._directory.glob("*.json")):
                 try:
-                    records.append(_decoder.decode(path.read_bytes()))
-                except (OSError, msgspec.DecodeError) as error:
+                    records.append(_read(path))
+                except (OSError, ValueError, RecursionError) as error:
                     log.warning("skipped an unreadable ask", extra={"file": path.name, "problem": str(error)})
         records.sort(key=lambda record: record.ask.created_at)
         return self._without_expired(records)
@@ -63,7 +63,7 @@ class AskFiles:
         temporary = path.with_suffix(".new")
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.write(fd, msgspec.json.encode(record) + b"\n")
+            _write_all(fd, msgspec.json.encode(record) + b"\n")
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -94,3 +94,21 @@ class AskFiles:
             else:
                 kept.append(record)
         return kept
+
+
+def _read(path: Path) -> AskRecord:
+    """Raises `OSError`, and `ValueError` for what this daemon would not have written: a name that is not the id's, a
+    time that is none."""
+    record = _decoder.decode(path.read_bytes())
+    if path.name != f"{record.ask.ask_id}.json":
+        raise ValueError("the file is not named after its ask")
+    for at in (record.ask.created_at, record.ask.expires_at, record.decided.at if record.decided else None):
+        if at is not None:
+            seconds(at)
+    return record
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    """A disk that is almost full takes a part, and says no only to the rest."""
+    while data:
+        data = data[os.write(fd, data) :]

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from basis_daemon.server.ask_files import AskFiles, AskRecord
@@ -205,3 +206,26 @@ def test_decided_asks_are_kept_a_week_and_unreadable_files_are_left_alone(tmp_pa
     assert calls == {"1 days", "6 days", "pending"}
     assert len(list(tmp_path.glob("ask-*.json"))) == 3
     assert (tmp_path / "broken.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("ask-1", b'"createdAt":"20', b'"createdAt":"next week'),
+        ("ask-1", b'"at":"20', b'"at":"yesterday'),
+        ("elsewhere", b"", b""),
+        ("ask-1", b"{", b'{"x":' + b"[" * 100_000),
+    ],
+)
+def test_a_file_that_was_meddled_with_is_left_alone(tmp_path: Path, name: str, old: bytes, new: bytes) -> None:
+    """One of them must not keep the daemon from starting."""
+    files = AskFiles(tmp_path)
+    decided = AskDecided(by=ANNA, decision="allow", scope="once", at=timestamp())
+    files.write(AskRecord(ask(call="whole"), "turn"))
+    files.write(AskRecord(msgspec.structs.replace(ask(call="broken"), ask_id="ask-1"), "turn", decided))
+    path = tmp_path / "ask-1.json"
+    path.write_bytes(path.read_bytes().replace(old, new, 1))
+    path.rename(tmp_path / f"{name}.json")
+
+    assert [record.ask.tool_call_id for record in files.load()] == ["whole"]
+    assert (tmp_path / f"{name}.json").exists()
