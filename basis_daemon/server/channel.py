@@ -70,6 +70,8 @@ class Channel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.why_closed = self.why_closed or (f"the connection broke: {exc}" if exc else "closed")
         self._bodies.clear()
+        # What had come of an unfinished frame goes now, not when the collector gets round to this object.
+        self._decoder = framing.Decoder()
         self._writable.set()
         self.closed.set()
 

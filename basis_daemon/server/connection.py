@@ -129,11 +129,17 @@ class Connection:
     def _receive(self, body: bytes) -> None:
         try:
             envelope = _envelopes.decode(body)
+            if not body.isascii():
+                body.decode()  # the decoder skips over params without looking into their strings
         except msgspec.ValidationError:
             what = "a batch is not supported: send one message a frame" if body.lstrip()[:1] == b"[" else "not JSON-RPC"
             self._refuse(_id_of(body), InvalidRequest(f"the message is no JSON-RPC request: {what}"))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UnicodeDecodeError:
+            self._refuse(_id_of(body), ParseFailed("the message is not valid JSON in UTF-8"))
+        except msgspec.DecodeError:
             self._refuse(None, ParseFailed("the message is not valid JSON in UTF-8"))
+        except RecursionError:
+            self._refuse(None, ParseFailed("the message is nested too deeply"))
         else:
             self._dispatch(envelope, body)
 
@@ -246,7 +252,7 @@ class Connection:
     def _cancel(self, params: msgspec.Raw) -> None:
         try:
             request_id = msgspec.json.decode(params, type=CancelParams).id
-        except msgspec.MsgspecError:
+        except (ValueError, RecursionError):
             return
         task = self._in_flight.get(request_id)
         if task is not None:
@@ -274,5 +280,5 @@ class Connection:
 def _id_of(body: bytes) -> RequestId | None:
     try:
         return msgspec.json.decode(body, type=_IdOnly).id
-    except msgspec.MsgspecError:
+    except (ValueError, RecursionError):
         return None

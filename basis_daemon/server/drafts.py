@@ -56,7 +56,7 @@ def _path(session: LiveSession) -> Path | None:
 def _load(path: Path) -> SessionDraftResult:
     try:
         return msgspec.json.decode(path.read_bytes(), type=SessionDraftResult)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError, RecursionError):
         # A draft is a convenience: an unreadable one must not keep anybody from the conversation.
         return EMPTY
 

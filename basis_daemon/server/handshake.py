@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from basis_daemon.server.error_map import ProtocolVersion, invalid_params
+from basis_daemon.server.error_map import InvalidParams, ProtocolVersion, invalid_params
 from basis_protocol import framing, version
 from basis_protocol.lifecycle import ClientHello, DaemonInfo, Limits, ServerHello
 
@@ -36,6 +36,8 @@ def read_hello(params: msgspec.Raw) -> ClientHello | None:
         return msgspec.json.decode(experimental.basis, type=ClientHello)
     except msgspec.ValidationError as error:
         raise invalid_params(error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise InvalidParams("params: not valid JSON in UTF-8", field="params") from None
 
 
 def agree(hello: ClientHello) -> int:

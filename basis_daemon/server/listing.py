@@ -5,7 +5,6 @@ Owns the order and the cursor. A cursor names the last item given, so pages neit
 
 import asyncio
 import base64
-import binascii
 
 import msgspec
 
@@ -26,7 +25,7 @@ async def page(hub: Hub, params: SessionListParams) -> SessionListResult:
     after = _decode(params.cursor) if params.cursor is not None else None
     identifier = None
     if params.workspace is not None:
-        identifier = await asyncio.to_thread(runtime_identifier, require_absolute(params.workspace))
+        identifier = await asyncio.to_thread(runtime_identifier, require_absolute(params.workspace, "workspace"))
     records = [record for record in await hub.records(identifier) if _matches(record, params.query)]
     records.sort(key=_order)
     if after is not None:
@@ -75,5 +74,5 @@ def _encode(order: _Order) -> str:
 def _decode(cursor: str) -> _Order:
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(cursor), type=_Order)
-    except (msgspec.DecodeError, binascii.Error, ValueError):
+    except (ValueError, RecursionError):
         raise InvalidParams("cursor: it is not one of this list's", field="cursor") from None

@@ -58,6 +58,8 @@ class Route(Generic[Services]):
             raise invalid_params(error) from None
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise InvalidParams("params: not valid JSON in UTF-8", field="params") from None
+        except RecursionError:
+            raise InvalidParams("params: nested too deeply", field="params") from None
 
 
 class Router(Generic[Services]):

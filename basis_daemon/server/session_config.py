@@ -80,7 +80,7 @@ def load(directory: Path | None) -> Mode:
         return "prompt"
     try:
         return _mode(msgspec.json.decode((directory / SETTINGS_FILE).read_bytes(), type=Settings).mode)
-    except (OSError, msgspec.DecodeError, InvalidParams):
+    except (OSError, ValueError, RecursionError, InvalidParams):
         return "prompt"
 
 

@@ -26,8 +26,9 @@ class Unfinished:
         self.ids.add(session_id)
 
     def remove(self, session_id: str) -> None:
-        self._path(session_id).unlink(missing_ok=True)
-        self.ids.discard(session_id)
+        if session_id in self.ids:  # anything else may be no file name at all
+            self._path(session_id).unlink(missing_ok=True)
+            self.ids.discard(session_id)
 
     def _path(self, session_id: str) -> Path:
         return self._directory / quote(session_id, safe="").replace(".", "%2E")

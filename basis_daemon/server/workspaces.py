@@ -79,7 +79,7 @@ class Workspaces:
     async def get(self, path: str) -> Workspace:
         """The current workspace of `path`, opened if it is not. Raises as `open` does."""
         current = self._current.get(path)
-        return current if current is not None else await self.open(path)
+        return current if current is not None else await self.open(require_absolute(path, "workspace"))
 
     async def reload(self, path: str) -> Workspace:
         """Open `path` anew and make that current whatever has changed."""
@@ -146,10 +146,10 @@ class Workspaces:
         return opened
 
 
-def require_absolute(path: str) -> str:
-    """Raises `InvalidParams`: the daemon's own directory means nothing to a client (DM-8)."""
+def require_absolute(path: str, field: str = "path") -> str:
+    """Raises `InvalidParams` for `field`: the daemon's own directory means nothing to a client (DM-8)."""
     if not os.path.isabs(path):
-        raise InvalidParams(f"path: must be absolute, not {path!r}", field="path")
+        raise InvalidParams(f"{field}: must be absolute, not {path!r}", field=field)
     return path
 
 

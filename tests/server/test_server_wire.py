@@ -144,6 +144,34 @@ def test_invalid_utf8_is_a_parse_error(daemon: DaemonProcess) -> None:
 
 
 @pytest.mark.parametrize(
+    "message",
+    [
+        b'{"jsonrpc":"2.0","id":"u","method":"basis/daemon/ping","params":{"unknown":"\xff"}}',
+        b'{"jsonrpc":"2.0","id":"u","method":"textDocument/hover","params":{"textDocument":"\xff"}}',
+    ],
+)
+def test_invalid_utf8_anywhere_is_answered_where_the_id_can_be_known(daemon: DaemonProcess, message: bytes) -> None:
+    """protocol.md 1."""
+    client = daemon.connect()
+
+    client.send_bytes(frame(message))
+
+    assert client.answer("u")["error"]["code"] == -32700
+    assert client.call("basis/daemon/ping")
+
+
+@pytest.mark.parametrize("nested", [b"[" * 100_000, b"[" * 100_000 + b"]" * 100_000, b'{"a":' * 100_000])
+def test_deep_nesting_is_answered_and_the_connection_goes_on(daemon: DaemonProcess, nested: bytes) -> None:
+    """protocol.md 1."""
+    client = daemon.connect()
+
+    client.send_bytes(frame(b'{"jsonrpc":"2.0","id":1,"method":"basis/daemon/ping","params":{"x":%b}}' % nested))
+
+    assert client.answer(None)["error"]["code"] == -32700
+    assert client.call("basis/daemon/ping")
+
+
+@pytest.mark.parametrize(
     ("body", "request_id"),
     [
         (b"[]", None),
@@ -209,6 +237,22 @@ def test_half_a_message_and_gone_disturbs_nobody(daemon: DaemonProcess) -> None:
     client.socket.close()
 
     assert bystander.call("basis/daemon/ping")
+
+
+def test_an_unfinished_message_takes_no_memory_once_its_client_is_gone(daemon: DaemonProcess) -> None:
+    """Not even until the garbage collector runs, which counts objects and not their size."""
+    watcher = daemon.connect()
+    before = watcher.call("basis/daemon/status")
+
+    for _ in range(4):
+        client = daemon.dial()
+        client.send_bytes(b"Content-Length: 60000000\r\n\r\n" + b"[" * 50_000_000)
+        client.die()
+    deadline = time.monotonic() + 10
+    while (now := watcher.call("basis/daemon/status"))["counts"]["clients"] > before["counts"]["clients"]:
+        assert time.monotonic() < deadline
+
+    assert now["memoryBytes"] < before["memoryBytes"] + 100_000_000
 
 
 def test_a_message_may_come_byte_by_byte(daemon: DaemonProcess) -> None:
@@ -279,6 +323,24 @@ def test_a_client_that_never_reads_is_let_go(daemon: DaemonProcess) -> None:
     assert bystander.call("basis/daemon/ping")
     assert time.monotonic() - started < 2
     assert "doesn't read what it is sent" in daemon.log
+
+
+@pytest.mark.parametrize("method", ["basis/session/new", "basis/session/list", "basis/model/list"])
+def test_a_relative_path_is_refused_by_the_name_of_its_field(daemon: DaemonProcess, method: str) -> None:
+    """protocol.md 8."""
+    error = daemon.connect().refusal(method, {"workspace": "some/where"})
+
+    assert error["code"] == -32602
+    assert error["data"]["details"]["field"] == "workspace"
+
+
+@pytest.mark.parametrize("session_id", ["", "..", "../..", "/", "\0", "x" * 10_000, "\u00e9" * 100])
+def test_what_can_be_no_sessions_id_is_deleted_like_any_other_that_is_not_there(
+    daemon: DaemonProcess, session_id: str
+) -> None:
+    """protocol.md 3: deleting one that isn't there succeeds."""
+    assert daemon.connect().call("basis/session/delete", {"sessionId": session_id}) == {}
+    assert (daemon.data / "store").is_dir()
 
 
 def test_relative_paths_are_invalid_params(daemon: DaemonProcess) -> None:
