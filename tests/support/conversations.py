@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from basis_daemon.processes import LocalExecutor
 from basis_daemon.redact import Secret
@@ -21,7 +21,7 @@ from basis_daemon.runtime.runtime import ProviderSettings, Runtime
 from basis_daemon.runtime.sessions import Session, SessionOptions
 from basis_daemon.runtime.store.base import PromptAccepted, Store, TurnEnded
 from basis_daemon.runtime.store.volatile import VolatileStore
-from basis_daemon.runtime.tools.base import Tool
+from basis_daemon.runtime.tools.base import FunctionTool, Tool, ToolContext, ToolSpec
 from basis_daemon.runtime.tools.registry import ToolRegistry
 from basis_daemon.workspace.approval import ApprovalGate
 from basis_daemon.workspace.run import new_prompt
@@ -137,3 +137,28 @@ def _registry(tools: Iterable[Tool]) -> ToolRegistry:
     for tool in tools:
         registry.register(tool)
     return registry
+
+
+class Counter:
+    """A consequential tool that keeps what it was called with and can be held inside a call."""
+
+    def __init__(self) -> None:
+        self.ran: list[Any] = []
+        self.entered = asyncio.Event()
+        self.leave = asyncio.Event()
+        self.leave.set()
+
+    def tool(self, name: str = "bump") -> FunctionTool:
+        schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+        return FunctionTool(ToolSpec(name, "Count.", schema, side_effect="local_state"), self._run)
+
+    async def _run(self, context: ToolContext, input: dict[str, Any]) -> Any:
+        self.ran.append(input)
+        self.entered.set()
+        await self.leave.wait()
+        return f"counted {input.get('n')}"
+
+
+def roles(conversation: Conversation) -> list[str]:
+    """The kinds of the entries on the conversation's path."""
+    return [entry.kind for entry in conversation.session.agent.transcript]
