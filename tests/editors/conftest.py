@@ -1,0 +1,80 @@
+"""Fixtures of the editors' tests: a real daemon, a scripted model, a repository, and Neovims to be."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.daemon import DaemonProcess
+from support.model_server import ModelServer
+from support.nvim import Nvim
+
+OpenNvim = Callable[..., Nvim]
+
+
+@pytest.fixture
+def stopped_daemon(clean_environment: Path, request: pytest.FixtureRequest) -> Iterator[DaemonProcess]:
+    """A daemon's places, with nothing running on them yet. Its log is shown when the test fails."""
+    daemon = DaemonProcess(clean_environment / "data")
+    yield daemon
+    daemon.close()
+    request.node.add_report_section("call", "daemon.log", daemon.log[-20_000:])
+
+
+@pytest.fixture
+def daemon(stopped_daemon: DaemonProcess) -> DaemonProcess:
+    return stopped_daemon.start()
+
+
+@pytest.fixture
+def model() -> Iterator[ModelServer]:
+    """A scripted model that daemons reach over HTTP."""
+    with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A small repository."""
+    root = tmp_path / "repo"
+    root.mkdir()
+    (root / "a.txt").write_text("alpha\nbeta\ngamma\n")
+    return root
+
+
+@pytest.fixture
+def environment(model: ModelServer, clean_environment: Path, stopped_daemon: DaemonProcess) -> dict[str, str]:
+    """An editor's environment: where the daemon is, the scripted model's address and a key."""
+    return {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(clean_environment),
+        "LANG": "C.UTF-8",
+        "XDG_STATE_HOME": str(clean_environment / "state"),
+        "BASIS_DATA_DIR": str(stopped_daemon.data),
+        "BASIS_SOCKET": stopped_daemon.socket,
+        "BASIS_BASE_URL": model.base_url,
+        "BASIS_API_KEY": "key-of-the-tests",
+    }
+
+
+@pytest.fixture
+def open_nvim(repo: Path, environment: dict[str, str]) -> Iterator[OpenNvim]:
+    """Starts Neovims in the repository; all of them end with the test."""
+    opened: list[Nvim] = []
+
+    def start(*arguments: str, directory: Path = repo, **variables: str) -> Nvim:
+        nvim = Nvim(directory, {**environment, **variables}, *arguments)
+        opened.append(nvim)
+        return nvim
+
+    yield start
+    for nvim in opened:
+        nvim.close()
+
+
+@pytest.fixture
+def nvim(open_nvim: OpenNvim, daemon: DaemonProcess) -> Nvim:
+    """A Neovim beside a daemon that runs."""
+    return open_nvim()
