@@ -40,6 +40,9 @@ log = logging.getLogger(__name__)
 DRAIN_TIMEOUT_S = 30.0
 """Seconds a drain waits for round boundaries; turns that take longer are interrupted and can be resumed."""
 
+LOOK_EVERY_S = 5.0
+"""Seconds between two looks at whether the lock and the socket are still in their places."""
+
 NOW_TIMEOUT_S = 3.0
 """Seconds interrupted turns have to end their commands."""
 
@@ -85,6 +88,7 @@ class Daemon:
                     loop.add_signal_handler(number, self._on_signal, services.hub)
                 await services.hub.start()
                 listening = group.create_task(self._listener.run())
+                group.create_task(self._watch_place(services.hub))
                 # What was allocated so far lives as long as the process: the collector need not look at it again.
                 gc.freeze()
                 await self._stop_requested.wait()
@@ -149,6 +153,15 @@ class Daemon:
     def _on_signal(self, hub: Hub) -> None:
         # The second signal means: don't wait.
         self._request_stop(hub, "now" if self._stop_requested.is_set() else "drain")
+
+    async def _watch_place(self, hub: Hub) -> None:
+        """End when nobody can find this daemon any more, so that the next client can start one that is found."""
+        is_in_place = True
+        while is_in_place:
+            await asyncio.sleep(LOOK_EVERY_S)
+            is_in_place = await asyncio.to_thread(self._instance.is_in_place)
+        log.warning("the lock or the socket is gone from its place")
+        self._request_stop(hub, "drain")
 
     def _request_stop(self, hub: Hub, mode: str) -> None:
         log.info("asked to stop", extra={"mode": mode})

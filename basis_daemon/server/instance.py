@@ -27,8 +27,9 @@ class UnusablePlace(Exception):
 class Instance:
     """The held lock and the listening socket. The lock goes with the process; nothing has to be cleaned up."""
 
-    def __init__(self, lock_fd: int, listening: socket.socket, socket_path: str) -> None:
+    def __init__(self, lock_fd: int, lock_path: str, listening: socket.socket, socket_path: str) -> None:
         self._lock_fd = lock_fd
+        self._lock_path = lock_path
         self.listening = listening
         self._socket_path = socket_path
         self._inode = os.stat(socket_path).st_ino
@@ -37,6 +38,19 @@ class Instance:
         """Write who holds the lock into it. For people; nothing reads it to decide."""
         os.ftruncate(self._lock_fd, 0)
         os.pwrite(self._lock_fd, json.dumps(dict(facts)).encode() + b"\n", 0)
+
+    def is_in_place(self) -> bool:
+        """Whether clients still find this daemon: the lock and the socket it holds are what their paths lead to. A
+        cleaner of temporary directories may have taken either, and a daemon nobody can find must not keep the lock."""
+        try:
+            lock, place = os.fstat(self._lock_fd), os.stat(self._lock_path)
+            return (lock.st_dev, lock.st_ino) == (place.st_dev, place.st_ino) and (
+                os.stat(self._socket_path).st_ino == self._inode
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True  # it can't be told just now
 
     def release(self) -> None:
         """Close the socket and take its path away, if it is still ours; then let the lock go."""
@@ -55,7 +69,7 @@ def claim(lock_path: str, socket_path: str) -> Instance:
         _make_private(directory)
     lock_fd = _lock(lock_path)
     try:
-        return Instance(lock_fd, _bind(socket_path), socket_path)
+        return Instance(lock_fd, lock_path, _bind(socket_path), socket_path)
     except BaseException:
         os.close(lock_fd)
         raise

@@ -1,6 +1,7 @@
 """Starting and ending the daemon: one a user, strangers kept out, ended in order (protocol.md 1, DM-14, DM-22)."""
 
 import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -45,6 +46,23 @@ def test_a_socket_left_behind_by_a_kill_is_no_obstacle(daemon: DaemonProcess) ->
     daemon.start()
 
     assert daemon.connect().call("basis/daemon/ping")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gone", ["socket", "lock", "everything"])
+def test_a_daemon_nobody_can_find_ends_and_makes_room(daemon: DaemonProcess, gone: str) -> None:
+    """What cleaners of temporary directories take must not leave a daemon that holds the lock and answers nobody."""
+    match gone:
+        case "socket":
+            Path(daemon.socket).unlink()
+        case "lock":
+            (daemon.data / "daemon.lock").unlink()
+        case _:
+            shutil.rmtree(daemon.data)
+
+    assert daemon.process is not None and daemon.process.wait(20) == 0
+
+    assert daemon.start().connect().call("basis/daemon/ping")
 
 
 def test_another_data_directory_does_not_take_the_socket_of_a_running_daemon(
