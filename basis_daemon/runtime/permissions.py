@@ -56,6 +56,8 @@ class ApprovalRequest:
     input: Json
     preview: Preview
     side_effect_level: SideEffectLevel | None
+    covered: str | None = None
+    """What an answer "for this session" would hold for, in words; `None` when none would be kept."""
 
 
 RememberScope = Literal["once", "session", "project", "global"]
@@ -180,12 +182,14 @@ class Permissions:
                 return Verdict(allow=True)
             if rule is not None:
                 return Verdict(allow=True, rule_scope="process")
-        return await self._ask(request, authorization.reason, approver, emit)
+        covered = None if always_ask else request.preparation.covered or f"every {request.tool_name}"
+        return await self._ask(request, authorization.reason, covered, approver, emit)
 
     async def _ask(
         self,
         request: AuthorizationRequest,
         reason: str | None,
+        covered: str | None,
         approver: Approver,
         emit: Callable[[AnyEvent], None],
     ) -> Verdict:
@@ -201,6 +205,7 @@ class Permissions:
             input=preparation.structured_input,
             preview=preparation.preview,
             side_effect_level=preparation.side_effect,
+            covered=covered,
         )
         emit(
             PermissionRequested(
@@ -213,7 +218,8 @@ class Permissions:
             )
         )
         answer = await _answer_or_denial(approver, approval)
-        if answer.scope != "once":
+        is_kept = answer.scope != "once" and covered is not None
+        if is_kept:
             self._answers.remember(
                 RememberedRule(
                     request.tool_name,
@@ -228,7 +234,7 @@ class Permissions:
                 tool_call_id=approval.tool_call_id,
                 tool_name=approval.tool_name,
                 outcome="allowed" if answer.allow else "denied",
-                rule_scope="process" if answer.scope != "once" else None,
+                rule_scope="process" if is_kept else None,
             )
         )
         return Verdict(allow=answer.allow, reason=None if answer.allow else answer.reason)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from basis_daemon.runtime.cancel import CancelSignal
 from basis_daemon.runtime.permissions import ApprovalAnswer, ApprovalRequest
 from basis_daemon.server.ask_files import AskRecord
-from basis_daemon.server.asks import ASK_LIFETIME_S, OPTIONS, AskBook, new_ask_id
+from basis_daemon.server.asks import ASK_LIFETIME_S, ONCE, AskBook, for_the_session, new_ask_id
 from basis_daemon.server.clock import timestamp
 from basis_daemon.server.work import Work
 from basis_protocol.asks import Ask
@@ -94,7 +94,7 @@ class TurnApprover:
             tool_name=request.tool_name,
             side_effect=request.side_effect_level,
             preview=request.preview,
-            options=list(OPTIONS),
+            options=[*ONCE, *(for_the_session(request.covered) if request.covered else ())],
             created_at=timestamp(now),
             expires_at=timestamp(now + ASK_LIFETIME_S),
         )

@@ -24,14 +24,23 @@ log = logging.getLogger(__name__)
 ASK_LIFETIME_S = 7 * 24 * 3600
 """Seconds an ask waits before it is denied. Long enough for a question of Friday night to be answered on Monday."""
 
-OPTIONS: tuple[AskOption, ...] = (
+ONCE = (
     AskOption(option_id="allow-once", label="Allow", decision="allow", scope="once"),
-    AskOption(option_id="allow-session", label="Allow for this session", decision="allow", scope="session"),
     AskOption(option_id="deny-once", label="Deny", decision="deny", scope="once"),
-    AskOption(option_id="deny-session", label="Deny for this session", decision="deny", scope="session"),
 )
+"""Ways to answer for the one call that is shown."""
 
 DAEMON = Actor(client="basis-daemon", kind="daemon")
+
+
+def for_the_session(covered: str) -> tuple[AskOption, AskOption]:
+    """Ways to answer for all that is like it until the session is unloaded; the label says what that is (AP-21)."""
+    return (
+        AskOption(
+            option_id="allow-session", label=f"Allow {covered} in this session", decision="allow", scope="session"
+        ),
+        AskOption(option_id="deny-session", label=f"Deny {covered} in this session", decision="deny", scope="session"),
+    )
 
 
 def new_ask_id() -> str:

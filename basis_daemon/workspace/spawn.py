@@ -123,6 +123,7 @@ class SpawnTool:
             execution=self.spec.execution,
             title=_title(request),
             remember_pattern=_same_kind(request),
+            covered="every command" if request.target == LOCAL else f"every command on {request.target}",
         )
 
     async def execute(self, context: ToolContext, input: dict[str, Json]) -> ToolOutput:

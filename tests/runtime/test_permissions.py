@@ -105,6 +105,7 @@ async def test_an_answer_for_this_session_answers_the_next_call_alone() -> None:
 
     assert verdict == Verdict(allow=True, rule_scope="process")
     assert len(person.asked) == 1 and not events
+    assert person.asked[0].covered == "every write"
 
 
 async def test_an_answer_given_once_is_not_remembered() -> None:
@@ -155,6 +156,7 @@ async def test_always_ask_puts_even_a_remembered_call_to_the_person() -> None:
         assert not verdict.allow
 
     assert len(person.asked) == 2
+    assert [asked.covered for asked in person.asked] == [None, None]  # nothing is offered that would not hold
 
 
 async def test_a_pattern_beats_the_bare_tool_and_a_denial_beats_an_allowance() -> None:

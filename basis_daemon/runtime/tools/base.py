@@ -137,6 +137,8 @@ class CallPreparation:
     """One line naming what would happen, e.g. `edit src/app.py (+3 −1)`."""
     remember_pattern: str | None = None
     """What an answer "for this session" covers: a pattern over `structured_input`; `None` is the whole tool (AP-30)."""
+    covered: str | None = None
+    """The same in words for the person who decides, e.g. `every command`."""
 
 
 class Tool(Protocol):
