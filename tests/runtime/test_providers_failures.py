@@ -101,6 +101,7 @@ def test_missing_model_is_told_from_a_missing_path() -> None:
         ("[1]", None),
         ("<html>", None),
         ('"e"', "e"),
+        ("[" * 100_000, None),
     ],
 )
 def test_message_of_an_error_body_is_found_in_every_shape(body: str, message: str | None) -> None:

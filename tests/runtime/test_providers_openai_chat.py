@@ -213,7 +213,16 @@ def test_error_object_ends_the_stream(error: Any, kind: type) -> None:
         answer(chunk(content="a"), {"error": error})
 
 
-@pytest.mark.parametrize("junk", [b"data: {oops\n\n", b"data: [1]\n\n", b'data: {"choices": "x"}\n\n', b"data:\n\n"])
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"data: {oops\n\n",
+        b"data: [1]\n\n",
+        b'data: {"choices": "x"}\n\n',
+        b"data:\n\n",
+        b'data: {"a":' + b"[" * 100_000 + b"\n\n",
+    ],
+)
 def test_event_that_does_not_fit_is_a_malformed_stream(junk: bytes) -> None:
     with pytest.raises(MalformedStream):
         answer(junk)

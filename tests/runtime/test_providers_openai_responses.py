@@ -306,7 +306,16 @@ def test_stream_without_its_last_event_is_cut() -> None:
         answer(event("output_text.delta", delta="a"), event("output_item.done", item=message_item("a")))
 
 
-@pytest.mark.parametrize("junk", [b"{oops", b"[]", b"", b'{"type":"response.completed","response":1}'])
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"{oops",
+        b"[]",
+        b"",
+        b'{"type":"response.completed","response":1}',
+        b'{"type":"response.x","a":' + b"[" * 100_000,
+    ],
+)
 def test_event_that_does_not_fit_is_a_malformed_stream(junk: bytes) -> None:
     with pytest.raises(MalformedStream):
         answer(b"data: %b\n\n" % junk)

@@ -345,6 +345,17 @@ async def test_wrong_key_is_said_at_the_list(registry: ProviderRegistry) -> None
         assert "sk-wrong" not in f"{caught.value} {caught.value.hint}" and "openai" in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize("key", ["sk-1\u2026", "sk-1\nx-other: y", "ключ"])
+async def test_key_that_no_request_can_carry_is_refused_without_being_shown(
+    registry: ProviderRegistry, key: str
+) -> None:
+    async with ModelServer() as server:
+        provider = registry.get(choice(base_url=server.base_url, api_key=Secret(key)))
+        with pytest.raises(InvalidRequest, match="the key for openai") as caught:
+            await provider.list_models()
+        assert key not in str(caught.value) and not server.requests
+
+
 # --- closing ---------------------------------------------------------------------------------------------------------
 
 

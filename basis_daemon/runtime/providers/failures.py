@@ -90,7 +90,7 @@ def message_in(body: str) -> str | None:
     """The message of an error body in any of the shapes servers use; `None` if it is in none of them."""
     try:
         value: Any = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     for _ in range(2):  # {"error": {"message": …}}, {"error": …}, {"message": …}, {"detail": …}
         if isinstance(value, dict):

@@ -77,7 +77,7 @@ class ChatMapper:
         for _, data in events:
             try:
                 chunk = _decode(data)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, RecursionError) as error:
                 raise MalformedStream(f"{self._target.label} sent an event that can't be read") from error
             if not self._has_started:
                 self._has_started = True

@@ -49,7 +49,7 @@ def read_models(body: bytes, definition: ProviderDefinition) -> list[ModelInfo]:
     """The models of a `GET v1/models` answer, newest first; those of unknown age last, by id (RT-30, RT-32)."""
     try:
         rows = msgspec.json.decode(body, type=_Listing).data
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise MalformedStream(f"{definition.label} sent a list of models that can't be read") from error
     models = [_model(row, definition) for row in rows if isinstance(row.get("id"), str)]
     if definition.is_vendor and definition.id == "openai":

@@ -78,7 +78,7 @@ class ResponsesMapper:
                 break
             try:
                 event = _decode(data)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, RecursionError) as error:
                 if self._is_unknown(data):
                     continue
                 raise MalformedStream(f"{self._target.label} sent an event that can't be read") from error
@@ -96,7 +96,7 @@ class ResponsesMapper:
         """Whether an event that doesn't fit is of a type this adapter has no use for (PV-16)."""
         try:
             return _decode_type(data).type not in {"", *self._HANDLERS}
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return False
 
     # --- deltas

@@ -25,7 +25,7 @@ def parse_action(written: str) -> Action | None:
     """The action `written` is, or `None` for anything else."""
     try:
         return msgspec.json.decode(written, type=Action)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 

@@ -49,7 +49,7 @@ def refusal(status: int, body: bytes) -> ProviderError:
 def chunk_of(event: bytes) -> Chunk:
     try:
         chunk = msgspec.json.decode(event, type=Chunk)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ProviderError("the pocket model's process sent something that can't be read") from error
     if chunk.error is not None:
         raise ProviderError(f"the pocket model failed: {bounded(_message(event), 300)}")
@@ -60,5 +60,5 @@ def _message(body: bytes) -> str:
     try:
         answer: Any = msgspec.json.decode(body)
         return str(answer["error"]["message"])
-    except (msgspec.DecodeError, KeyError, TypeError):
+    except (msgspec.DecodeError, RecursionError, KeyError, TypeError):
         return body.decode("utf-8", "replace")

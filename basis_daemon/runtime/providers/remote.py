@@ -140,6 +140,11 @@ class RemoteProvider:
         definition = self._definition
         credentials = await self._credentials.credentials()
         secrets = tuple(credentials.secrets())
+        if not all(_can_be_sent(secret) for secret in secrets):
+            raise InvalidRequest(
+                f"the key for {definition.id} holds a line break or a character outside ASCII, which no key has",
+                hint="set it again, as its issuer shows it",
+            )
         if secrets and not definition.allow_plaintext:
             try:
                 refuse_plaintext(definition.base_url)
@@ -173,6 +178,10 @@ def _headers(definition: ProviderDefinition, credentials: Credentials) -> dict[s
         elif definition.auth.kind == "header":
             headers[definition.auth.name.lower()] = credentials.key.reveal()
     return headers
+
+
+def _can_be_sent(secret: Secret) -> bool:
+    return secret.reveal().isascii() and secret.reveal().isprintable()
 
 
 def _name(header: tuple[str, Secret]) -> str:

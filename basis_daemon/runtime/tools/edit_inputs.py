@@ -70,5 +70,5 @@ def canonical_edits(input: dict[str, Json]) -> dict[str, Json]:
 def _parsed(text: str) -> Json:
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return text
