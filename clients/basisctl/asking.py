@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 KEYS = (
     ("y", "allow", "once", "yes"),
-    ("a", "allow", "session", "always in this session"),
+    ("a", "allow", "session", ""),
     ("n", "deny", "once", "no"),
 )
-"""Key, decision, scope, label. A key is offered when the ask has an option of that decision and scope."""
+"""Key, decision, scope, label (else the option's own). A key is offered when the ask has an option of that decision and
+scope."""
 
 ENTER, ERASE, WORD_ERASE, LINE_ERASE, ESCAPE = "\r\n", "\x7f\x08", "\x17", "\x15", "\x1b"
 
@@ -51,9 +52,12 @@ class Question:
         self._reason: str | None = None
         """The reason so far; `None` while no reason is being typed."""
         options = [fields_of(option) for option in ask.get("options", ())]
-        offered = {(option.get("decision"), option.get("scope")) for option in options}
+        offered = {(option.get("decision"), option.get("scope")): str(option.get("label", "")) for option in options}
         self._keys = {key: (decision, scope) for key, decision, scope, _ in KEYS if (decision, scope) in offered}
-        labels = [f"[{key}] {label}" for key, _, _, label in KEYS if key in self._keys]
+        # How far an answer reaches is the daemon's to say: "every command" is more than a person may think.
+        labels = [
+            f"[{key}] {label or one_line(offered[self._keys[key]])}" for key, _, _, label in KEYS if key in self._keys
+        ]
         if "n" in self._keys:
             labels.append("[r] no, with a reason")
         self._menu = "  " + "  ".join(labels) + " "
