@@ -33,7 +33,7 @@ MAY_BLOCK: tuple[tuple[str, frozenset[str], str], ...] = (
     (
         "logging/__init__.py",
         frozenset({"emit"}),
-        "the test runner captures log lines in place; the daemon hands them to a writer thread through a queue",
+        "one short write a line, in place, so that the last words of a daemon that is killed are in its log",
     ),
 )
 """File (end of its path), functions on the stack below which anything is allowed, the reason."""
