@@ -3,6 +3,7 @@
 Our own exceptions say what they say. Any other one is a defect: the client gets a log id, the log the traceback.
 """
 
+import errno
 import logging
 import os
 import re
@@ -100,6 +101,7 @@ class Refusal:
 
 _INVALID_PARAMS = (InvalidInput, EmptyPrompt)
 _AUTH = (NoCredential, MissingCredential, NoCompatibleCredential)
+_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 _AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 _MISSING = re.compile(r"missing required field `(?P<name>[^`]*)`")
 
@@ -108,6 +110,9 @@ def refusal(error: BaseException) -> Refusal:
     """Translate an exception. Never quotes foreign text: an unknown exception becomes `internal` with a log id."""
     if isinstance(error, BasisError):
         return Refusal(_code(error), _data(error))
+    if isinstance(error, OSError) and error.errno in _DISK:
+        problem = f"the daemon's data directory can't be written: {os.strerror(error.errno)}"
+        return Refusal(errors.REQUEST_FAILED, ErrorData(kind="store", message=problem, hint="make room and try again"))
     log_id = os.urandom(4).hex()
     log.error("unexpected failure in a request", exc_info=error, extra={"log_id": log_id})
     return Refusal(

@@ -1,8 +1,9 @@
 """The server's small parts: prompts, history, presence, search, documents, errors."""
 
-from pathlib import Path
+from pathlib import errno
 
 import anyio
+import Path
 import pytest
 
 from basis_daemon.errors import ConfigError, NoCredential, NoSuchSession
@@ -274,11 +275,14 @@ def test_errors_carry_kind_hint_and_place_and_never_foreign_text() -> None:
     config = refusal(ConfigError("bad", path="/repo/config.json", key="model", line=3, column=7))
     key = refusal(NoCredential("no key"))
     foreign = refusal(ValueError("secret-canary in /home/somebody/file.py"))
+    full = refusal(OSError(errno.ENOSPC, "secret-canary", "/home/somebody/file.py"))
 
     assert (ours.code, ours.data.kind) == (-32803, "no_such_session") and ours.data.hint
     assert config.data.details is not None and bytes(config.data.details["line"]) == b"3"
     assert key.code == -32000
     assert foreign.code == -32603 and "secret-canary" not in str(foreign.data) and "log" in str(foreign.data.hint)
+    assert (full.code, full.data.kind) == (-32803, "store") and "No space left" in full.data.message
+    assert "secret-canary" not in str(full.data)
 
 
 def test_time_is_written_as_the_wire_wants_it() -> None:
