@@ -1,9 +1,9 @@
 """The server's small parts: prompts, history, presence, search, documents, errors."""
 
-from pathlib import errno
+import errno
+from pathlib import Path
 
 import anyio
-import Path
 import pytest
 
 from basis_daemon.errors import ConfigError, NoCredential, NoSuchSession
