@@ -56,7 +56,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@test -n '$(PYTHON)' || { echo 'Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11' >&2; exit 1; }
 	$(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install -qq --constraint constraints.txt pip hatchling
-	$(BIN)/python -m pip install -qq --constraint constraints.txt --no-build-isolation --editable . --group dev
+	$(BIN)/python -m pip install -qq --constraint constraints.txt --group dev
+	$(BIN)/python -m pip install -qq --constraint constraints.txt --no-build-isolation --editable .
 	$(BIN)/python -m pip install -qq --constraint constraints.txt --only-binary :all: xllamacpp \
 	  || echo 'There is no engine for the pocket model on this platform.'
 	@touch $@
@@ -76,7 +77,8 @@ pin:
 	rm -rf build/pin
 	$(PYTHON) -m venv build/pin
 	build/pin/bin/python -m pip install -qq --upgrade pip hatchling
-	build/pin/bin/python -m pip install -qq --no-build-isolation --editable '.[pocket]' --group dev
+	build/pin/bin/python -m pip install -qq --group dev
+	build/pin/bin/python -m pip install -qq --no-build-isolation --editable '.[pocket]'
 	{ head -1 constraints.txt; build/pin/bin/python -m pip freeze --all --exclude-editable | grep -v '^setuptools=='; } \
 	  > build/constraints.txt
 	mv build/constraints.txt constraints.txt
