@@ -505,7 +505,7 @@ function Chat:bar()
   local session = self.session
   local title = session and session.info and session.info.title or ""
   local words = require("basis.status").words(self)
-  return plain.literal((" basis: %s%s"):format(words, title ~= "" and " — " .. plain.one_line(title, 80) or ""))
+  return plain.literal(" basis: " .. words) .. "%<" .. plain.literal(title ~= "" and " — " .. plain.one_line(title, 80) or "")
 end
 
 --- The bar above the prompt.
