@@ -246,8 +246,8 @@ def main(argv: list[str] | None = None) -> int:
     except ClientError as error:
         code = exit_codes.UNREACHABLE if error.is_unreachable else exit_codes.FAILED
         return _refuse(args, error.message, error.kind, error.hint, code)
-    except OutputGone:
-        return exit_codes.BROKEN_PIPE
+    except OutputGone as gone:
+        return exit_codes.FAILED if gone.args else exit_codes.BROKEN_PIPE
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
 

@@ -62,9 +62,10 @@ class Keyboard:
                 termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
             self._before = None
 
-    def keys(self) -> str:
-        """Return what was pressed; empty when the terminal is gone."""
+    def keys(self) -> str | None:
+        """Return what was pressed, which may be no (or not yet a whole) character; `None` when the terminal is gone."""
         try:
-            return self._decoder.decode(os.read(self._descriptor, READ_BYTES))
+            pressed = os.read(self._descriptor, READ_BYTES)
         except OSError:
-            return ""
+            return None
+        return self._decoder.decode(pressed) if pressed else None

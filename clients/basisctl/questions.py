@@ -114,7 +114,7 @@ class Questions:
         """Take the keys that `source` has. Returns whether an answer was sent."""
         assert self._keyboard is not None and self._shown is not None
         keys = self._keyboard.keys()
-        if not keys:
+        if keys is None:
             # The terminal is gone: whoever is asked next sits somewhere else.
             self._take_down()
             self._keyboard = None

@@ -23,7 +23,7 @@ STREAM_GONE = (errno.EPIPE, errno.EIO, errno.EBADF)
 
 
 class OutputGone(Exception):
-    """Nobody reads stdout any more."""
+    """Nobody reads stdout any more; with an error number, it took no more (a full disk), and the person was told."""
 
 
 class Screen:
@@ -116,10 +116,11 @@ class Screen:
             self._out.write(text)
             self._out.flush()
         except OSError as error:
+            self._out = _abandon(self._out)
             if error.errno in STREAM_GONE:
-                self._out = _abandon(self._out)
                 raise OutputGone from error
-            raise
+            self._write_err(f"basisctl: can't write the output: {os.strerror(error.errno or 0)}\n")
+            raise OutputGone(error.errno) from error
 
     def _write_err(self, text: str) -> None:
         # A lost stderr is no reason to stop: the answer may well have a reader.
@@ -127,9 +128,7 @@ class Screen:
             if self._err is not None:
                 self._err.write(text)
                 self._err.flush()
-        except OSError as error:
-            if error.errno not in STREAM_GONE:
-                raise
+        except OSError:
             self._err = _abandon(self._err)
 
 

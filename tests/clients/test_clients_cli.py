@@ -60,6 +60,7 @@ def test_bare_call_prints_usage_and_fails(workspace: Path) -> None:
         ["daemon"],
         ["connect", "nobody"],
         ["connect", "openai", "--base-url", "ftp://x"],
+        ["connect", "openai", "--model", " "],
     ],
 )
 def test_wrong_usage_is_refused_before_anything_is_sent(arguments: list[str], workspace: Path) -> None:

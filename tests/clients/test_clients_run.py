@@ -61,6 +61,26 @@ def test_closed_standard_output_is_a_reader_that_left(fake_daemon: FakeDaemon, w
     assert done.returncode == 141
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full is Linux's")
+@pytest.mark.parametrize(("stream", "code"), [(">", 1), ("2>", 0)])
+def test_output_to_a_full_disk_fails_in_a_sentence(
+    fake_daemon: FakeDaemon, workspace: Path, stream: str, code: int
+) -> None:
+    """A full standard error is no reason to stop."""
+    done = subprocess.run(
+        ["sh", "-c", f"exec {' '.join(COMMAND)} run hello {stream}/dev/full"],
+        cwd=workspace,
+        timeout=WAIT_S,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+    assert ("No space left" in done.stderr) == (stream == ">")
+
+
 def test_json_is_the_events_as_they_came_one_a_line(fake_daemon: FakeDaemon, workspace: Path) -> None:
     """Every line of stdout is the params of one `basis/session/event`, in order and complete."""
     done = basisctl("run", "--json", "hello", cwd=workspace)

@@ -4,6 +4,8 @@ import re
 import time
 from pathlib import Path
 
+import pytest
+
 from support.command_line import WAIT_S, Terminal
 from support.fake_daemon import FakeDaemon, FakeSession, Refusal, begin
 
@@ -172,6 +174,18 @@ def test_keys_pressed_before_the_question_are_no_answer(fake_daemon: FakeDaemon,
         terminal.press("n")
         terminal.until("deny once -")
     assert len(fake_daemon.asked("basis/ask/answer")) == 1
+
+
+@pytest.mark.parametrize("stray", [b"\xff\xfe", b"\xc3"])
+def test_bytes_that_are_no_character_end_no_question(fake_daemon: FakeDaemon, workspace: Path, stray: bytes) -> None:
+    """A terminal that isn't set to UTF-8 is still there."""
+    fake_daemon.on_turn = _asks()
+    with Terminal(["run", "hello"], cwd=workspace) as terminal:
+        terminal.until("[r] no, with a reason")
+        terminal.press(stray.decode("utf-8", "surrogateescape"))
+        _until_count(terminal, "[r] no, with a reason", 2)
+        terminal.press("n")
+        terminal.until("deny once -")
 
 
 def test_question_answered_elsewhere_is_withdrawn(fake_daemon: FakeDaemon, workspace: Path) -> None:

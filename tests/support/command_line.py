@@ -83,7 +83,7 @@ class Terminal:
             self._read(0.05)
 
     def press(self, keys: str) -> None:
-        os.write(self._master, keys.encode())
+        os.write(self._master, keys.encode("utf-8", "surrogateescape"))
 
     def exit_code(self) -> int:
         """Read to the end and return how it ended."""

@@ -36,6 +36,8 @@ def main(args: Namespace) -> int:
     path = os.path.join(_config_dir(os.environ), "config.json")
     if args.base_url is not None and not args.base_url.startswith(("http://", "https://")):
         raise Usage(f"--base-url {args.base_url!r} begins with neither http:// nor https://")
+    if args.model is not None and not args.model.strip():
+        raise Usage("--model is blank", "name a model, or leave it out")
     before = _read(path)
     after = _changed(before, args)
     _write(path, after)
