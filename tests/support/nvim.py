@@ -40,7 +40,7 @@ def find_nvim() -> str:
 
 def arguments(*extra: str) -> list[str]:
     """How Neovim is started: nothing of the person's own, and the plugin."""
-    return ["--clean", "-i", "NONE", "-n", "--cmd", f"set rtp^={PLUGIN}", *extra]
+    return ["--clean", "-i", "NONE", "-n", "--cmd", f"lua vim.opt.rtp:prepend([[{PLUGIN}]])", *extra]
 
 
 class Nvim:
@@ -121,7 +121,8 @@ class Nvim:
         while not (result := what()):
             if time.monotonic() > deadline:
                 shown = describe() if describe else self.screen()
-                raise AssertionError(f"it did not come to that:\n{shown}\n{self.messages()}")
+                log = self.lua("return table.concat(require('basis.say').logged(), '\\n')")
+                raise AssertionError(f"it did not come to that:\n{shown}\n{self.messages()}\n{log}")
             # A screen has no event that says what a person would see on it.
             time.sleep(0.02)
         return result

@@ -62,7 +62,7 @@ local function bindable(path)
   if #path <= max_socket_path_bytes() then
     return path
   end
-  local name = require("basis.blake2b").hex8(path) .. ".sock"
+  local name = vim.fn.sha256(path):sub(1, 16) .. ".sock"
   local runtime = runtime_dir()
   local short = runtime and vim.fs.joinpath(runtime, "basis", name)
   if short and #short <= max_socket_path_bytes() then

@@ -479,17 +479,32 @@ end
 
 -- --- what it says of itself -------------------------------------------------------------------------------------------
 
----@return string
-local function banner()
-  return client.state == "disconnected" and "✗ disconnected: " .. (client.reason or "not connected yet")
-    or "… " .. (client.reason or "connecting")
+--- What to say instead of a state, while there is no connection or no session.
+---@private
+---@return string? words
+---@return string? reason
+function Chat:trouble()
+  if client.state == "disconnected" then
+    return "✗ disconnected", client.reason or "not connected yet"
+  elseif client.state == "connecting" then
+    return "… connecting", client.reason ~= "connecting" and client.reason or nil
+  elseif self.problem then
+    return "✗ no session", self.problem
+  end
 end
 
 ---@private
 function Chat:changed()
   local session = self.session
   local title = session and session.info and session.info.title or ""
-  self.paper:set_top(session and session.earlier and "── earlier messages: <CR> on this line ──" or "── " .. (title ~= "" and title or "new conversation"))
+  local _, reason = self:trouble()
+  local top = title ~= "" and title or "new conversation"
+  if not session and reason then
+    top = reason
+  elseif session and session.earlier then
+    top = "earlier messages: <CR> on this line"
+  end
+  self.paper:set_top("── " .. top)
   require("basis.layout").update(self)
   require("basis.status").update()
 end
@@ -497,10 +512,9 @@ end
 --- The bar above the transcript, ready for 'winbar'.
 ---@return string
 function Chat:bar()
-  if client.state ~= "connected" then
-    return "%#BasisBanner#" .. plain.literal(" " .. banner() .. " ")
-  elseif self.problem then
-    return "%#BasisBanner#" .. plain.literal(" ✗ " .. self.problem .. " ")
+  local trouble, reason = self:trouble()
+  if trouble then
+    return "%#BasisBanner#" .. plain.literal(" " .. trouble) .. "%<" .. plain.literal(reason and ": " .. reason or "") .. " "
   end
   local session = self.session
   local title = session and session.info and session.info.title or ""

@@ -170,8 +170,9 @@ local try
 
 ---@param failures integer
 ---@param reason string
-local function rest(failures, reason)
-  become("disconnected", reason)
+---@param is_quiet boolean whether this only repeats what is known
+local function rest(failures, reason, is_quiet)
+  become("disconnected", is_quiet and M.reason or reason)
   local mine = newest
   vim.defer_fn(function()
     if mine == newest then
@@ -263,7 +264,7 @@ function try(start, failures)
         when_connected = {}
         say.error(tostring(result))
       end
-      return rest(failures, tostring(result))
+      return rest(failures, tostring(result), start == "never" and M.state == "disconnected")
     end
     link, connection, M.daemon = opened, opened, result.daemon
     restore(opened)

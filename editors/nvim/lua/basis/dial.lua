@@ -77,7 +77,7 @@ function Attempt:look(pause)
     if self.is_over then
       return connection and connection:close()
     elseif connection then
-      self:greet(connection)
+      self:greet(connection, pause)
     elseif NOBODY[fault] then
       self:nobody_listens(pause)
     elseif BUSY[fault] then
@@ -137,19 +137,23 @@ end
 
 ---@private
 ---@param connection basis.Connection
-function Attempt:greet(connection)
+---@param pause integer
+function Attempt:greet(connection, pause)
   local function ended(reason)
     connection:close()
     self:fail(reason)
   end
   vim.defer_fn(function()
-    if not self.is_over then
+    if not self.is_over and connection.is_open then
       ended("the daemon does not answer")
     end
   end, GREETING_TIMEOUT_MS)
   connection:request("initialize", require("basis.hello").params(), function(err, result)
     if self.is_over then
       return connection:close()
+    elseif err == rpc.LOST then
+      -- A daemon that is dying still takes connections for a moment.
+      return self:look_again(pause)
     elseif err then
       return ended(require("basis.say").words(err))
     end

@@ -17,6 +17,7 @@ local M = {}
 ---@class basis.Sent
 ---@field text string
 ---@field is_lost? boolean
+---@field before table<string, true> turns that were known when it was sent
 ---@field callback fun(err: basis.RpcError?)
 
 ---@class basis.Session
@@ -134,7 +135,7 @@ end
 ---@param callback fun(err: basis.RpcError?)
 function Session:prompt(input, when_busy, callback)
   ---@type basis.Sent
-  local sent = { text = input[#input].text or "", callback = callback }
+  local sent = { text = input[#input].text or "", callback = callback, before = vim.deepcopy(self.known_turns) }
   self.sent = sent
   local params = { sessionId = self.id, input = input, whenBusy = when_busy }
   client.request(methods.session_prompt, params, function(err, result)
@@ -164,14 +165,13 @@ function Session:settle(result)
   self.sent = nil
   local mine = require("basis.hello").client_id()
   for _, turn in ipairs(vim.list_extend({ result.turn }, result.queued or {})) do
-    if turn.by and turn.by.clientId == mine and not self.known_turns[turn.turnId] then
-      self.known_turns[turn.turnId] = true
+    if turn.by and turn.by.clientId == mine and not sent.before[turn.turnId] then
       return sent.callback(nil)
     end
   end
   client.request(methods.session_history, { sessionId = self.id, limit = 50 }, function(err, page)
     for _, item in ipairs(page and page.items or {}) do
-      local is_news = item.turnId and (not self.known_turns[item.turnId] or item.turnId == (result.turn or {}).turnId)
+      local is_news = item.turnId and (not sent.before[item.turnId] or item.turnId == (result.turn or {}).turnId)
       if item.kind == "user" and is_news and vim.endswith(vim.trim(item.text or ""), vim.trim(sent.text)) then
         return sent.callback(nil)
       end
