@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def test_blank_prompt_is_refused_before_anything_is_sent(stdin: str, fake_daemon
 def test_closed_standard_streams_do_not_matter(fake_daemon: FakeDaemon, workspace: Path) -> None:
     """A cron job may have closed them all: the turn runs, and the exit code still says how it went."""
     done = subprocess.run(
-        ["sh", "-c", f"exec {' '.join(COMMAND)} run hello <&- >out.txt 2>&-"],
+        ["sh", "-c", f"exec {shlex.join(COMMAND)} run hello <&- >out.txt 2>&-"],
         cwd=workspace,
         timeout=WAIT_S,
         check=False,
@@ -55,7 +56,7 @@ def test_closed_standard_streams_do_not_matter(fake_daemon: FakeDaemon, workspac
 
 def test_closed_standard_output_is_a_reader_that_left(fake_daemon: FakeDaemon, workspace: Path) -> None:
     done = subprocess.run(
-        ["sh", "-c", f"exec {' '.join(COMMAND)} run hello >&-"], cwd=workspace, timeout=WAIT_S, check=False
+        ["sh", "-c", f"exec {shlex.join(COMMAND)} run hello >&-"], cwd=workspace, timeout=WAIT_S, check=False
     )
 
     assert done.returncode == 141
@@ -68,7 +69,7 @@ def test_output_to_a_full_disk_fails_in_a_sentence(
 ) -> None:
     """A full standard error is no reason to stop."""
     done = subprocess.run(
-        ["sh", "-c", f"exec {' '.join(COMMAND)} run hello {stream}/dev/full"],
+        ["sh", "-c", f"exec {shlex.join(COMMAND)} run hello {stream}/dev/full"],
         cwd=workspace,
         timeout=WAIT_S,
         capture_output=True,

@@ -158,6 +158,10 @@ def _replace_in(directory: int, path: Path, data: bytes, expected: Stored | None
             if expected is not None:
                 _copy_permissions(descriptor, expected.status)
             file.write(data)
+            if expected is not None:
+                file.flush()
+                # Writing took the set-id bits away again, unless root wrote.
+                os.fchmod(descriptor, stat.S_IMODE(expected.status.st_mode))
         with _commit:
             _require_unchanged(directory, path, expected)
             _put_in_place(directory, temporary, path.name, is_new=expected is None)
