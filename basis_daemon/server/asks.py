@@ -140,7 +140,7 @@ class AskBook:
         """
         record = self._records.get(params.ask_id)
         if record is None:
-            raise NoSuchAsk(f"there is no ask {params.ask_id!r}", hint="basis/ask/list has those that wait")
+            raise NoSuchAsk(f"there is no ask {params.ask_id!r}", hint="see which wait: basisctl asks")
         self._refuse_decided(record)
         _require_offered(record.ask, params)
         decided = AskDecided(
