@@ -54,7 +54,7 @@ class Agent:
         self.record = record
         self.transcript = loaded.transcript if loaded else Transcript()
         self.queued: list[PromptAccepted] = loaded.queued if loaded else []
-        self.resumable: PromptAccepted | None = loaded.interrupted if loaded else None
+        self.resumable: PromptAccepted | None = (loaded.interrupted or loaded.failed) if loaded else None
         """The last turn's prompt, if that turn was interrupted or failed and may be carried on (AG-6)."""
         self.started_calls: set[str] = set(loaded.started_calls) if loaded else set()
         self.finished_calls: dict[str, CallFinished] = dict(loaded.finished_calls) if loaded else {}

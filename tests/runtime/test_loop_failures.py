@@ -1,9 +1,11 @@
 """A turn whose provider fails (runtime.md 2.11, 3.8): retried, discarded, or taken back."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from basis_daemon.runtime.store.files import FileStore
 from basis_protocol.events import (
     AssistantDelta,
     AssistantMessage,
@@ -89,3 +91,24 @@ async def test_an_answer_cut_at_the_output_limit_is_kept_with_a_warning(server: 
     conversation = new_conversation(server, tmp_path)
     assert (await conversation.say("hi")).final_message == "so far"
     assert conversation.seen(Notice)[0].severity == "warning"
+
+
+async def test_a_failed_turn_can_still_be_carried_on_after_a_restart(
+    server: ModelServer, tmp_path: Path, store: FileStore
+) -> None:
+    """AG-6: the prompt is kept in the log, not only in memory; a turn that went well afterwards clears it."""
+    server.script(fails(400), says("now"))
+    conversation = new_conversation(server, tmp_path, store=store)
+    await conversation.say("hi")
+    agent_id = conversation.session.agent.id
+    await asyncio.to_thread(conversation.session.close)
+
+    again = await asyncio.to_thread(new_conversation, server, tmp_path, store=store, resume=agent_id)
+    prompt = again.session.agent.resumable
+    assert prompt is not None and prompt.message.text() == "hi" and again.session.agent.interrupted is None
+    outcome = await again.run(prompt, resumed=True)
+    await asyncio.to_thread(again.session.close)
+
+    assert outcome.final_message == "now" and roles(again) == ["user_turn", "assistant_turn"]
+    last = await asyncio.to_thread(new_conversation, server, tmp_path, store=store, resume=agent_id)
+    assert last.session.agent.resumable is None

@@ -131,6 +131,8 @@ class LoadedConversation(msgspec.Struct, kw_only=True):
     queued: list[PromptAccepted]
     """Accepted, never started, oldest first."""
     interrupted: PromptAccepted | None = None
+    failed: PromptAccepted | None = None
+    """The last turn's prompt, if that turn ended with an error: it may be carried on (AG-6)."""
     started_calls: frozenset[str] = frozenset()
     finished_calls: dict[str, CallFinished] = {}
     outcomes: dict[str, TurnEnded] = {}

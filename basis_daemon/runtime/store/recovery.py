@@ -49,6 +49,7 @@ class Replay:
         self._waiting: dict[str, PromptAccepted] = {}
         self._begun: dict[str, PromptAccepted] = {}
         self._running: str | None = None
+        self._failed: PromptAccepted | None = None
         self._started_calls: set[str] = set()
         self._finished_calls: dict[str, CallFinished] = {}
         self._outcomes: dict[str, TurnEnded] = {}
@@ -83,6 +84,7 @@ class Replay:
             transcript=transcript,
             queued=list(self._waiting.values()),
             interrupted=self._begun.get(self._running) if self._running is not None else None,
+            failed=self._failed,
             started_calls=frozenset(self._started_calls),
             finished_calls=self._finished_calls,
             outcomes=self._outcomes,
@@ -113,13 +115,14 @@ class Replay:
             self._round_done()
         if (prompt := self._waiting.pop(record.turn_id, None)) is not None:
             self._begun[record.turn_id] = prompt
-        self._running = record.turn_id
+        self._running, self._failed = record.turn_id, None
         self._outcomes.pop(record.turn_id, None)  # carried on: the old outcome does not hold any more
 
     def _end(self, record: TurnEnded) -> None:
         self._round_done()
         if self._running == record.turn_id:
             self._running = None
+            self._failed = self._begun.get(record.turn_id) if record.status == "error" else None
         self._waiting.pop(record.turn_id, None)
         self._outcomes.pop(record.turn_id, None)
         self._outcomes[record.turn_id] = record
