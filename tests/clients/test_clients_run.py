@@ -2,8 +2,8 @@
 
 import json
 import os
-import signal
 import shlex
+import signal
 import subprocess
 from pathlib import Path
 
