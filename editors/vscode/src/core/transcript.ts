@@ -343,7 +343,8 @@ function messageEntry(kind: "assistant" | "reasoning", messageId: string, text: 
 }
 
 function toolEntry(callId: string, name: string, summary: string, state: string): Entry {
-  const entry = entryOf(`tool:${callId}`, "tool", summary ? `${name}: ${summary}` : name, "", state);
+  const head = !summary ? name : summary.startsWith(name) ? summary : `${name}: ${summary}`;
+  const entry = entryOf(`tool:${callId}`, "tool", head, "", state);
   entry.limit = SHOWN_OF_TOOLS;
   return entry;
 }

@@ -146,7 +146,12 @@ export class ChatView implements vscode.WebviewViewProvider {
 
   /** Another's draft never replaces what is being typed here. */
   private takeDraft(conversation: Conversation, text: string): void {
-    if (conversation !== this.desk.conversation || (text === "" && this.draft !== "")) {
+    if (conversation !== this.desk.conversation) {
+      return;
+    }
+    if (text === "" && this.draft !== "") {
+      conversation.noteDraft(this.draft);
+      void this.actions.guard(() => this.saveDraft());
       return;
     }
     if (this.draft === "" || this.draft === text || !this.view?.visible) {

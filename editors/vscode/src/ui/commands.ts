@@ -5,6 +5,7 @@ import * as vscode from "vscode";
 import { findLog } from "../core/address";
 import type { Desk } from "../core/desk";
 import { oneLine } from "../core/visible";
+import { stateWords } from "../core/words";
 import type { Ask, Decision } from "../protocol.gen";
 import type { Actions } from "./actions";
 import type { ChatView } from "./chat";
@@ -161,7 +162,7 @@ async function pickSession(desk: Desk): Promise<string | undefined> {
   const sessions = await desk.listSessions();
   const items = sessions.map((each) => ({
     label: oneLine(each.title || "New session", 80).replaceAll("$(", "$ ("),
-    description: each.state.kind.replaceAll("_", " "),
+    description: stateWords(each.state.kind),
     sessionId: each.sessionId,
   }));
   return (await vscode.window.showQuickPick(items, { title: "Basis: open a session" }))?.sessionId;

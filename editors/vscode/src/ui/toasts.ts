@@ -14,7 +14,6 @@ import { notifiesOfAsks } from "./settings";
 
 export class Toasts {
   private current: { readonly askId: string; close(): void } | undefined;
-  private readonly dismissed = new Set<string>();
 
   constructor(
     private readonly desk: Desk,
@@ -26,7 +25,7 @@ export class Toasts {
 
   private update(): void {
     const ask = this.desk.canAct && notifiesOfAsks() ? this.actions.nextAsk() : undefined;
-    if (ask && this.current === undefined && !this.dismissed.has(ask.askId)) {
+    if (ask && this.current === undefined) {
       this.show(ask);
     }
   }
@@ -43,13 +42,9 @@ export class Toasts {
       link("Show", "basis.showAsk"),
     ].join(" · ");
     void vscode.window.withProgress(
-      { location: vscode.ProgressLocation.Notification, title: "Basis asks", cancellable: true },
-      (progress, token) => {
+      { location: vscode.ProgressLocation.Notification, title: "Basis asks" },
+      (progress) => {
         progress.report({ message: `${plain(ask.title, 160)} — ${links}` });
-        token.onCancellationRequested(() => {
-          this.dismissed.add(ask.askId);
-          this.finish(ask.askId);
-        });
         return over;
       },
     );

@@ -4,6 +4,7 @@ import * as vscode from "vscode";
 
 import type { Desk } from "../core/desk";
 import { oneLine } from "../core/visible";
+import { stateWords } from "../core/words";
 import type { Ask, SessionInfo, SessionSummary } from "../protocol.gen";
 
 const REFRESH_MS = 150;
@@ -70,7 +71,7 @@ export class SessionsTree implements vscode.TreeDataProvider<Node> {
     const isCurrent = node.sessionId === this.desk.conversation?.sessionId;
     item.id = node.sessionId;
     item.iconPath = new vscode.ThemeIcon(STATE_ICONS[node.state] ?? (isCurrent ? "comment-discussion" : "comment"));
-    item.description = [isCurrent ? "current" : "", node.state.replaceAll("_", " "), ageOf(node.updatedAt)]
+    item.description = [isCurrent ? "current" : "", stateWords(node.state), ageOf(node.updatedAt)]
       .filter(Boolean)
       .join(" · ");
     item.contextValue = "session";

@@ -1,6 +1,7 @@
 /** The webview's side of the chat: paints what it is sent, tells what was pressed and typed. Decides nothing. */
 
 import type { FromWebview, Heading, ToWebview } from "../core/rows";
+import { stateWords } from "../core/words";
 import { RowsView } from "./rows";
 
 declare function acquireVsCodeApi(): { postMessage(message: FromWebview): void };
@@ -59,7 +60,7 @@ function send(steer: boolean): void {
 function showHeading(heading: Heading): void {
   const isBusy = BUSY.has(heading.state);
   find("title").textContent = heading.title;
-  find("state").textContent = [heading.state.replaceAll("_", " "), heading.detail].filter(Boolean).join(": ");
+  find("state").textContent = [stateWords(heading.state), heading.detail].filter(Boolean).join(": ");
   find("others").textContent = heading.others.length ? `with ${heading.others.join(", ")}` : "";
   find("banner").textContent = heading.banner;
   find("banner").hidden = heading.banner === "";

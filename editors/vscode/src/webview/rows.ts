@@ -28,6 +28,8 @@ export class RowsView {
     private readonly events: RowsEvents,
   ) {
     host.addEventListener("scroll", () => this.scrolled());
+    // The header wraps, buttons come and go: whoever reads the end goes on reading it.
+    new ResizeObserver(() => this.isFollowing && this.toEnd()).observe(host);
   }
 
   apply(changes: readonly Change[]): void {
@@ -52,7 +54,7 @@ export class RowsView {
     }
     if (this.isFollowing) {
       this.show(Math.max(0, this.rows.length - IN_PAGE), this.rows.length);
-      this.host.scrollTop = this.host.scrollHeight;
+      this.toEnd();
     } else if (this.end < this.rows.length && this.end - this.first < IN_PAGE) {
       this.show(this.first, Math.min(this.rows.length, this.first + IN_PAGE));
     }
@@ -62,6 +64,10 @@ export class RowsView {
   follow(): void {
     this.isFollowing = true;
     this.apply([]);
+  }
+
+  private toEnd(): void {
+    this.host.scrollTop = this.host.scrollHeight;
   }
 
   private reset(rows: readonly Row[], hasOlder: boolean): void {
