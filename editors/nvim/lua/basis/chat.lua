@@ -27,6 +27,7 @@ local DRAFT_AFTER_MS = 300
 ---@field private is_binding boolean
 ---@field private is_explicit boolean whether a session was asked for by name
 ---@field private problem? string why there is no session
+---@field private notices string[] what the workspace has to tell, until it was told
 ---@field private is_sending boolean
 ---@field private remembered? string id of the session that was told to be this chat's
 ---@field private stash? string what was in the prompt before another text was sent from it
@@ -64,7 +65,7 @@ function M.new(directory, wanted)
   local paper = Paper.new()
   local self = setmetatable({
     directory = directory, paper = paper, prompt_buffer = -1, attachments = {}, is_due = false, wanted = wanted,
-    is_binding = false, is_explicit = type(wanted) == "string", is_sending = false, draft = "", is_draft_known = false, is_draft_due = false,
+    notices = {}, is_binding = false, is_explicit = type(wanted) == "string", is_sending = false, draft = "", is_draft_known = false, is_draft_due = false,
     transcript = Transcript.new(paper, hello.client_id()),
   }, Chat)
   chats[#chats + 1] = self
@@ -212,6 +213,7 @@ function Chat:bind()
     if err then
       return self:failed_to_bind(err)
     end
+    self.notices = info.notices or {}
     self:find_session(info.path, function(problem, id)
       self.is_binding = false
       if problem then
@@ -295,6 +297,10 @@ function Chat:attached()
       say.event("SessionChanged", { session = session.id })
       require("basis.memory").remember(session.info.workspace, session.id)
     end
+    for _, notice in ipairs(self.notices) do
+      self.transcript:take({ type = "notice", message = notice })
+    end
+    self.notices = {}
     self:sync_draft()
     self:send_if_due()
   end

@@ -57,6 +57,13 @@ M.schema = {
 ---@type basis.Config?
 local current
 
+---@return string[]
+function M.names()
+  local names = vim.tbl_keys(M.schema)
+  table.sort(names)
+  return names
+end
+
 ---@return basis.Config
 local function defaults()
   local config = {}
@@ -67,14 +74,19 @@ local function defaults()
 end
 
 ---@param name string
----@return string
+---@return string the known option that begins most like it, if any does
 local function suggestion(name)
-  for known in pairs(M.schema) do
-    if known:find(name, 1, true) or name:find(known, 1, true) or known:sub(1, 4) == name:sub(1, 4) then
-      return (" (did you mean %s?)"):format(known)
+  local best, length = nil, 2
+  for _, known in ipairs(M.names()) do
+    local common = 0
+    while common < #known and known:byte(common + 1) == name:byte(common + 1) do
+      common = common + 1
+    end
+    if common > length then
+      best, length = known, common
     end
   end
-  return ""
+  return best and (" (did you mean %s?)"):format(best) or ""
 end
 
 ---@param name string
