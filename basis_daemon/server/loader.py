@@ -6,8 +6,9 @@ its audience and its policy. Which sessions are live is the hub's.
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 
-from basis_daemon.errors import InvalidInput, NoSuchSession
+from basis_daemon.errors import InvalidInput, NoSuchSession, WorkspaceClosed
 from basis_daemon.server import session_config
 from basis_daemon.server.announcer import Announcer
 from basis_daemon.server.archive import Archive
@@ -17,7 +18,7 @@ from basis_daemon.server.journal import Journal
 from basis_daemon.server.recovery import close_open_turn
 from basis_daemon.server.session import LiveSession
 from basis_daemon.server.workspaces import Workspaces
-from basis_daemon.workspace.run import pinned_provider
+from basis_daemon.workspace.run import PreparedRun, pinned_provider
 from basis_daemon.workspace.spec import DEFAULT_NAME, RunSpec
 from basis_daemon.workspace.workspace import Workspace
 from basis_protocol.sessions import SessionNewParams
@@ -42,14 +43,14 @@ class Loader:
         """
         if params.session_id is not None:
             await self._require_free(params.session_id)
-        workspace = await self._workspaces.get(params.workspace)
         config = dict(params.config)
         provider = config.pop("provider", None)
-        run = (await _with_provider(workspace, provider)).prepare(
-            RunSpec(session_name=params.title or DEFAULT_NAME),
-            agent_id=params.session_id,
-            ephemeral=params.ephemeral,
-        )
+
+        async def mint(source: Workspace) -> PreparedRun:
+            spec = RunSpec(session_name=params.title or DEFAULT_NAME)
+            return source.prepare(spec, agent_id=params.session_id, ephemeral=params.ephemeral)
+
+        workspace, run = await self._minted(params.workspace, provider, mint)
         if provider is not None:
             run.pin_provider(provider)
         for option, value in config.items():
@@ -71,9 +72,7 @@ class Loader:
         record = await self._archive.record(session_id)
         if record is None:
             raise NoSuchSession(session_id)
-        workspace = await self._workspaces.get(record.base_dir)
-        source = await _with_provider(workspace, pinned_provider(record))
-        run = await asyncio.to_thread(source.resume, session_id)
+        workspace, run = await self._minted(record.base_dir, pinned_provider(record), self._resuming(session_id))
         try:
             directory = run.directory
             assert directory is not None, "a conversation from disk has a directory"
@@ -94,16 +93,31 @@ class Loader:
         if current is None or current is session.workspace or not session.run.is_persisted or session.is_ephemeral:
             return
         before = session.run
-        source = await _with_provider(current, before.pinned_provider)
         before.close()
         try:
-            run = await asyncio.to_thread(source.resume, session.id)
+            workspace, run = await self._minted(session.root, before.pinned_provider, self._resuming(session.id))
         except BaseException:
             # Its lease is gone: nothing more is accepted here, and the next sweep lets go of it.
             session.is_ending = True
             raise
         run.take_over(before)
-        session.run, session.workspace = run, current
+        session.run, session.workspace = run, workspace
+
+    def _resuming(self, session_id: str) -> Callable[[Workspace], Awaitable[PreparedRun]]:
+        return lambda source: asyncio.to_thread(source.resume, session_id)
+
+    async def _minted(
+        self, path: str, provider: str | None, mint: Callable[[Workspace], Awaitable[PreparedRun]]
+    ) -> tuple[Workspace, PreparedRun]:
+        """A run of the current workspace of `path`. One that is replaced meanwhile — another editor has just opened the
+        directory with another environment — is closed, and what took its place is asked."""
+        while True:
+            workspace = await self._workspaces.get(path)
+            try:
+                return workspace, await mint(await _with_provider(workspace, provider))
+            except WorkspaceClosed:
+                if self._workspaces.current(str(workspace.root)) is workspace:
+                    raise
 
     async def _require_free(self, session_id: str) -> None:
         if not _ID.match(session_id):

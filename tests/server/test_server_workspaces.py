@@ -224,3 +224,25 @@ async def test_closing_a_workspace_leaves_its_sessions_working(hub: Hub, workspa
     await workspaces.close(str(repo))
 
     assert await ask(hub, session_id, "read a.txt") is not None
+
+
+async def test_a_session_is_loaded_while_the_directory_is_opened_with_ever_other_environments(
+    hub: Hub, workspaces: Workspaces, repo: Path
+) -> None:
+    """Three editors reconnect to a restarted daemon at once, each with its own environment, and none is refused."""
+    session_id = await prompted(hub, repo)
+
+    async def reopen(number: int) -> None:
+        for turn in range(20):
+            await workspaces.open(str(repo), {"PATH": "/usr/bin:/bin", "WHO": f"{number}.{turn}"})
+
+    async def load() -> None:
+        for _ in range(20):
+            await hub.close(session_id)
+            assert (await hub.get(session_id)).session.id == session_id
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(load)
+            for number in range(3):
+                tasks.start_soon(reopen, number)
