@@ -27,9 +27,9 @@ async def page(hub: Hub, params: SessionListParams) -> SessionListResult:
     if params.workspace is not None:
         identifier = await asyncio.to_thread(runtime_identifier, require_absolute(params.workspace, "workspace"))
     records = [record for record in await hub.records(identifier) if _matches(record, params.query)]
-    records.sort(key=_order)
+    records.sort(key=_order, reverse=True)
     if after is not None:
-        records = [record for record in records if _order(record) > after]
+        records = [record for record in records if _order(record) < after]
     shown = records[: params.limit]
     more = len(records) > len(shown)
     return SessionListResult(
@@ -42,7 +42,8 @@ _Order = tuple[int, str]
 
 
 def _order(record: AgentRecord) -> _Order:
-    return -record.updated_at, record.id
+    """Larger is newer. Times are whole seconds: within one, the id decides, which begins with when it was made."""
+    return record.updated_at, record.id
 
 
 def _matches(record: AgentRecord, query: str | None) -> bool:
