@@ -106,6 +106,8 @@ def _bind(path: str) -> socket.socket:
     directory, name = os.path.split(path)
     if _is_live(path):
         raise UnusablePlace(f"a daemon with another data directory listens on {path}: set BASIS_SOCKET")
+    if os.path.lexists(path) and not stat.S_ISSOCK(os.lstat(path).st_mode):
+        raise UnusablePlace(f"{path} is no socket and is left alone: set BASIS_SOCKET to another place")
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.getcwd()
     os.chdir(directory)

@@ -129,6 +129,17 @@ def test_a_directory_of_somebody_else_is_not_used(tmp_path: Path) -> None:
     assert b"can be written by other users" in errors
 
 
+def test_a_file_that_is_no_socket_is_not_replaced_by_one(tmp_path: Path) -> None:
+    place = tmp_path / "notes.txt"
+    place.write_text("precious")
+
+    process = DaemonProcess(tmp_path / "data", socket=place).spawn()
+    _, errors = process.communicate(timeout=20)
+
+    assert process.returncode == 1
+    assert b"is no socket and is left alone" in errors and place.read_text() == "precious"
+
+
 def test_a_socket_path_of_the_longest_kind_can_be_bound(clean_environment: Path) -> None:
     """107 bytes on Linux: a temporary name must not need more than the name itself."""
     directory = clean_environment / "s"
