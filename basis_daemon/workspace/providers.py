@@ -35,8 +35,8 @@ SPOKEN = {provider: name for provider, name in KEY_VARIABLES.items() if provider
 """The keyed providers this build can speak to; a key of another one does not decide anything by itself."""
 
 HOW_TO_CONNECT = (
-    f"run `basisctl connect`, set one of {', '.join(SPOKEN.values())}, or name a provider in config.json "
-    '(for example {"schema": 1, "provider": "ollama"} for a model server on this machine), and open the workspace again'
+    f"set {' or '.join(SPOKEN.values())}, run `basisctl connect PROVIDER` (ollama, for example), "
+    "or name one in config.json"
 )
 HOST = "the host"
 """Names the embedding program, or the person's command line, as the source of a setting."""
@@ -138,11 +138,16 @@ def _named(settings: ProviderSettings, provider: _Wanted, environment: Mapping[s
     if settings.api_key is not None or provider.value in LOCAL_SERVERS:
         return ProviderChoice(provider.value, settings.api_key, None, wire, provider.source)
     name = KEY_VARIABLES[provider.value]
+    if provider.value not in PRESETS:
+        raise ProviderNotFound(
+            f"{provider.source} names the provider {provider.value}, which this version does not speak to",
+            hint=f"known are {', '.join((*PRESETS, *EMBEDDED))}",
+        )
     found = variable(environment, name)
     if found is None:
         raise MissingCredential(
             f"{provider.source} names the provider {provider.value}, but {name} is not set",
-            hint=f"set {name} where you start the client and open the workspace again",
+            hint=f"set {name} where you start the client, and try again",
             details={"provider": provider.value, "variable": name},
         )
     return ProviderChoice(provider.value, Secret(found[1]), None, wire, name)
@@ -150,15 +155,14 @@ def _named(settings: ProviderSettings, provider: _Wanted, environment: Mapping[s
 
 def _embedded_default(config: Config, environment: Mapping[str, str], has_pocket: bool) -> Decision:
     """Nobody said anything: take what is always there, and say so."""
-    looked_for = ", ".join(SPOKEN.values())
     answering = (
-        f"Until then the pocket model answers. {INTRODUCTION}"
+        f"No model is connected, so the pocket model answers. {INTRODUCTION}"
         if has_pocket
-        else "Until then the rehearsal provider answers: it has no model and carries out `!command`, `read PATH`, "
-        "`write PATH: text` and `edit PATH: old -> new` exactly as they are written."
+        else "No model is connected, so the rehearsal answers: it is none, and carries out `!command`, `read PATH`, "
+        "`write PATH: text` and `edit PATH: old -> new` to the letter."
     )
     notices = [
-        f"No model is connected: no config.json names a provider and none of {looked_for} is set. {answering}",
+        answering,
         f"To connect a real model, {HOW_TO_CONNECT}.",
         *_passed_over(environment),
     ]

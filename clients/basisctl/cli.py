@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PROVIDERS = ("anthropic", "openai", "gemini", "openrouter", "ollama", "lmstudio", "pocket", "rehearsal")
+PROVIDERS = ("openai", "openrouter", "ollama", "lmstudio", "pocket", "rehearsal")
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 MAX_DURATION_S = 4_294_967_295
 

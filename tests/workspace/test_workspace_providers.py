@@ -196,6 +196,14 @@ def test_names_are_accepted_in_any_case_and_spelling() -> None:
     assert "openai" in (caught.value.hint or "")
 
 
+def test_a_provider_this_version_does_not_speak_to_is_refused_before_its_key_is_asked_for() -> None:
+    """Who would be told to set the key, and then that it's of no use?"""
+    for environment in ({}, {"ANTHROPIC_API_KEY": KEY}):
+        with pytest.raises(ProviderSetupError, match="does not speak to") as caught:
+            decide(environment, config=from_file(provider="anthropic"))
+        assert "openai" in (caught.value.hint or "")
+
+
 def test_no_error_or_choice_shows_a_key() -> None:
     """PR-12, 0.3.5."""
     environment = {"OPENAI_API_KEY": KEY, "BASIS_BASE_URL": f"ftp://{KEY}@h", "BASIS_API_KEY": KEY}

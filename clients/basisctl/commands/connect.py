@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 
 KEY_VARIABLES = {
-    "anthropic": ("ANTHROPIC_API_KEY",),
     "openai": ("OPENAI_API_KEY",),
-    "gemini": ("GEMINI_API_KEY",),
     "openrouter": ("OPENROUTER_API_KEY",),
 }
 ENDPOINT_KEY_VARIABLES = ("BASIS_API_KEY", "OPENAI_API_KEY")
@@ -48,7 +46,9 @@ def main(args: Namespace) -> int:
         screen.line(f"forgotten, because it belonged to {before.get('provider')}: {', '.join(dropped)}")
     screen.line(_about_the_key(after, os.environ))
     if open_running_daemon() is not None:
-        screen.line("next: basisctl daemon stop (open workspaces keep what they began with)")
+        screen.line(
+            "this holds from the next `basisctl run` on; an open editor follows when it reopens the workspace"
+        )
     return exit_codes.OK
 
 
