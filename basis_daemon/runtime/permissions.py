@@ -201,7 +201,7 @@ class Permissions:
             tool_call_id=request.tool_call_id,
             tool_name=request.tool_name,
             title=preparation.title,
-            description=reason or f"{request.tool_name} can change things outside this conversation",
+            description=reason or preparation.title,
             input=preparation.structured_input,
             preview=preparation.preview,
             side_effect_level=preparation.side_effect,

@@ -106,6 +106,6 @@ def _answer(record: AskRecord) -> ApprovalAnswer:
     return ApprovalAnswer(
         allow=decided.decision == "allow",
         scope="session" if decided.scope == "session" else "once",
-        reason=decided.reason or (f"{decided.by.client} denied it" if decided.decision == "deny" else None),
+        reason=decided.reason or (f"the person at {decided.by.client} said no" if decided.decision == "deny" else None),
         pattern=record.pattern,
     )

@@ -30,7 +30,7 @@ class ApprovalGate:
     async def authorize(self, request: AuthorizationRequest) -> Authorization:
         if request.preparation.side_effect == "none":
             return Authorization("allow")
-        return Authorization("prompt", f"{request.tool_name} can change things outside this conversation")
+        return Authorization("prompt")
 
 
 class PolicyGate:

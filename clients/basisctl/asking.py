@@ -75,7 +75,11 @@ class Question:
         shown = fields_of(self.ask.get("preview"))
         if description and description not in (title, shown.get("command")):
             self._screen.line("\n".join(f"  {line}" for line in visible(description).split("\n")))
-        self._screen.line(preview(shown, style))
+        text = preview(shown, style)
+        self._screen.line(text)
+        if not self._screen.fits(text):
+            # What is asked has left the screen at the top.
+            self._screen.line(style(YELLOW, "?") + " " + style(BOLD, title))
         self.show_prompt()
 
     def show_prompt(self) -> None:
@@ -89,8 +93,8 @@ class Question:
         Several characters at once are a paste, an arrow key or a terminal's report, never a decision.
         """
         if self._reason is None:
-            pressed = set(keys) - set(ENTER)
-            answer = self._choose(pressed.pop()) if len(pressed) == 1 else None
+            pressed = keys.strip(ENTER)
+            answer = self._choose(pressed) if len(pressed) == 1 else None
         elif keys.startswith(ESCAPE) and keys != ESCAPE:
             answer = None
         else:

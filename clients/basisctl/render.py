@@ -32,19 +32,20 @@ class Style:
 
 
 def diff(files: Sequence[dict[str, Any]], style: Style, *, indent: str = "  ") -> str:
-    """Unified diffs, coloured by line. Lines of the files can't pose as ours: each is indented."""
+    """Unified diffs, coloured by line, under their paths. Lines of the files can't pose as ours: each is indented."""
     lines: list[str] = []
     for file in files:
         lines.append(style(BOLD, one_line(str(file.get("path", "")))) + (" (new)" if file.get("created") else ""))
-        lines += (_diff_line(line, style) for line in visible(str(file.get("patch", ""))).split("\n") if line)
+        patch = [line for line in visible(str(file.get("patch", ""))).split("\n") if line]
+        # The path stands above already.
+        has_header = [line[:4] for line in patch[:2]] == ["--- ", "+++ "]
+        lines += (_diff_line(line, style) for line in patch[2 if has_header else 0 :])
         if file.get("truncated"):
             lines.append(style(YELLOW, "… the diff shown is cut; the change is longer"))
     return "\n".join(indent + line for line in lines)
 
 
 def _diff_line(line: str, style: Style) -> str:
-    if line.startswith(("+++", "---")):
-        return style(DIM, line)
     for mark, colour in (("+", GREEN), ("-", RED), ("@@", CYAN)):
         if line.startswith(mark):
             return style(colour, line)
@@ -140,11 +141,13 @@ def without_kind(one: str) -> str:
 
 
 def tool_words(name: str, summary: str) -> str:
-    """`edit src/app.py`, whether or not the summary names its tool."""
+    """`edit src/app.py`, whether or not the summary names its tool; a command is `run make`, as its question has it."""
     name, summary = one_line(name), one_line(summary)
     if summary.startswith(name):
-        return name + summary.removeprefix(name).removeprefix(":")
-    return f"{name} {summary}".rstrip()
+        summary = summary.removeprefix(name).removeprefix(":").lstrip()
+    if name == "spawn" and summary.startswith("!"):
+        return f"run {summary[1:].lstrip()}"
+    return summary if name == "spawn" and summary.startswith("run ") else f"{name} {summary}".rstrip()
 
 
 def who(actor: Any) -> str:

@@ -78,6 +78,10 @@ class Screen:
         self._write_err(text + "\n")
         self._draw_status()
 
+    def fits(self, text: str) -> bool:
+        """Whether `text`, with a line above it and two below, is on the screen at once."""
+        return text.count("\n") + 4 <= _terminal_size().lines
+
     def bare(self, text: str) -> None:
         """Write to stderr as it is, with no status line around: what a prompt needs."""
         self._take_status_away()
@@ -147,12 +151,17 @@ def _abandon(stream: TextIO | None) -> None:
         os.close(nothing)
 
 
+def _terminal_size() -> os.terminal_size:
+    try:
+        columns, lines = os.get_terminal_size(2)
+    except OSError:
+        columns = lines = 0
+    return os.terminal_size((columns or 80, lines or 24))
+
+
 def _fit(text: str) -> str:
     """Cut `text` to the terminal's width: a status line that wraps can't be taken away again."""
-    try:
-        columns = os.get_terminal_size(2).columns or 80
-    except OSError:
-        columns = 80
+    columns = _terminal_size().columns
     if text.isascii():
         return text if len(text) < columns else text[: columns - 2] + "…"
     from unicodedata import east_asian_width

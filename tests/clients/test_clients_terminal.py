@@ -125,6 +125,35 @@ def test_edit_is_asked_about_with_its_diff(fake_daemon: FakeDaemon, workspace: P
     assert fake_daemon.asked("basis/ask/answer") == [{"askId": "ask-1", "decision": "allow", "scope": "session"}]
 
 
+def test_a_question_longer_than_the_screen_says_again_what_it_asks(fake_daemon: FakeDaemon, workspace: Path) -> None:
+    added = "".join(f"+line {number}\n" for number in range(300))
+    files = [{"path": "app.py", "patch": f"--- a/app.py\n+++ b/app.py\n@@ -0,0 +1,300 @@\n{added}"}]
+    fake_daemon.on_turn = _asks(title="Edit app.py", preview={"type": "diff", "files": files})
+    with Terminal(["run", "hello"], cwd=workspace) as terminal:
+        terminal.until("[r] no, with a reason")
+        shown = _plain(terminal.shown)
+        assert shown.count("? Edit app.py") == 2 and shown.index("+line 299") < shown.rindex("? Edit app.py")
+        assert "--- a/app.py" not in shown
+        terminal.press("n")
+
+        assert terminal.exit_code() == 0
+
+
+def test_a_failed_command_and_a_cancelled_turn_are_told_once(fake_daemon: FakeDaemon, workspace: Path) -> None:
+    def turn(session: FakeSession, turn_id: str) -> None:
+        begin(session, turn_id)
+        session.emit("tool_queued", **CALL, summary="spawn: !make test")
+        session.emit("tool_completed", **CALL, summary="run make test: exit status 2", isError=True)
+        session.finish(turn_id, "cancelled", message="cancelled by nvim")
+
+    fake_daemon.on_turn = turn
+    with Terminal(["run", "hello"], cwd=workspace) as terminal:
+        assert terminal.exit_code() == 1
+    shown = _plain(terminal.shown)
+    assert "✗ run make test: exit status 2" in shown
+    assert "run cancelled by nvim" in shown and shown.count("cancelled") == 1
+
+
 def test_denial_can_carry_a_reason(fake_daemon: FakeDaemon, workspace: Path) -> None:
     """protocol.md 5: the reason is what the model reads."""
     fake_daemon.on_turn = _asks()
