@@ -105,7 +105,7 @@ class Session:
         try:
             failure = await _run_bounded(turn)
             outcome = _outcome(turn, failure)
-            if failure is not None:
+            if failure is not None and outcome.status == "error":
                 recoverable = isinstance(failure, ProviderError) and failure.is_transient
                 emit(ErrorEvent(message=outcome.error or "", recoverable=recoverable))
             self._fall_back(turn, outcome.status)

@@ -109,8 +109,10 @@ class Painter:
                     self._message(item)
                 case "user" if self._screen.tells_all:
                     self._user_line(item)
-                case "tool" if self._screen.tells_all:
-                    self._screen.line(self._screen.style(DIM, f"· {tool_label(item)}"))
+                case "tool":
+                    self._progress.learn(str(item.get("toolCallId")), tool_label(item))
+                    if self._screen.tells_all:
+                        self._screen.line(self._screen.style(DIM, f"· {tool_label(item)}"))
                 case _:
                     pass
 
@@ -143,6 +145,9 @@ class Painter:
         message = event.get("message")
         if event.get("status") == "ok" and not event.get("stoppedBy"):
             return
+        if event.get("status") == "cancelled" and str(message).startswith("cancelled "):
+            self._screen.line(self._screen.style(BOLD, f"run {visible(str(message))}"))
+            return
         # The same sentence twice helps nobody.
         reason = "" if not message or message == self._last_error else f": {visible(str(message))}"
         self._screen.line(self._screen.style(BOLD, ending(event)) + reason)
@@ -150,8 +155,9 @@ class Painter:
     def _tool_completed(self, event: dict[str, Any]) -> None:
         style = self._screen.style
         label = self._progress.label(event)
+        summary = str(event.get("summary", ""))
         if event.get("isError"):
-            self._screen.line(f"{style(RED, '✗')} {label}: {visible(str(event.get('summary', '')))}")
+            self._screen.line(f"{style(RED, '✗')} {label}: {visible(summary.removeprefix(f'{label}: '))}")
         elif event.get("diff") and self._screen.tells_all and event.get("toolCallId") not in self._shown_diffs:
             self._screen.line(diff(event["diff"], style))
 
@@ -215,7 +221,7 @@ def tool_label(item: dict[str, Any]) -> str:
 
 def _header(event: dict[str, Any]) -> str:
     files = len(event.get("contextFiles", ()))
-    parts = [one_line(str(event.get("model", ""))), one_line(str(event.get("provider", "")))]
+    parts = list(dict.fromkeys(one_line(str(event.get(name, ""))) for name in ("model", "provider")))
     if files:
         parts.append(f"{files} context file{'s' if files > 1 else ''}")
     if event.get("resumed"):

@@ -54,6 +54,10 @@ class Progress:
     def go_on(self) -> None:
         self._is_paused = False
 
+    def learn(self, tool_call_id: str, label: str) -> None:
+        """Take what a call is from elsewhere than its event: it began before anybody here watched."""
+        self._labels[tool_call_id] = label
+
     def label(self, event: dict[str, Any]) -> str:
         """A tool call in a few words: what it was queued as, else its tool's name."""
         name = one_line(str(event.get("toolName", "tool")))

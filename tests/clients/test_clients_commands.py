@@ -82,7 +82,7 @@ def test_conversation_is_shown_from_its_beginning(
     lines = basisctl("show", "last", "--json", cwd=workspace).stdout.splitlines()
 
     assert "› please\n  fix" in text and "· edit app.py\n  app.py\n  -a\n  +b\n" in text
-    assert "✗ spawn !make" in text and SHOWN in text and "hidden" not in text
+    assert "✗ run make" in text and SHOWN in text and "hidden" not in text
     assert [json.loads(line) for line in lines] == items
 
 

@@ -92,7 +92,8 @@ def _read(context: ToolContext, path: str, offset: int, limit: int) -> ToolOutpu
         raise ToolError(f"{name} has {len(lines)} lines; offset {offset} is past its end")
     if end < len(lines):
         notes.append(f"[lines {offset} to {end} of {len(lines)}; read on with offset {end + 1}]")
-    return ToolOutput("\n".join([*(page or ["(no lines)"]), *notes]), summary=f"read {name}: {len(page)} lines")
+    count = "1 line" if len(page) == 1 else f"{len(page)} lines"
+    return ToolOutput("\n".join([*(page or ["(no lines)"]), *notes]), summary=f"read {name}: {count}")
 
 
 def _page(lines: list[str], offset: int, limit: int, max_bytes: int) -> list[str]:

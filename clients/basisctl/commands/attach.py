@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from basis_client.errors import fields_of
 from basisctl import exit_codes
 from basisctl.attending import Attendance
 from basisctl.opening import directory, find_active_session
@@ -24,6 +25,9 @@ def main(args: Namespace) -> int:
             attached = follower.attach()
             painter.begin(attached)
             watching.begin(attached)
+            state = str(fields_of(fields_of(attached.get("info")).get("state")).get("kind", ""))
+            if attendance.screen.tells_all and state in ("idle", "interrupted"):
+                attendance.screen.line(f"this session is {state}; what happens in it shows here, Ctrl-C leaves")
             watching.for_ever()
         except KeyboardInterrupt:
             # The usual way to leave, not a failure.

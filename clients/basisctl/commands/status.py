@@ -51,7 +51,8 @@ def _rows(status: dict[str, Any]) -> list[tuple[str, str]]:
         ("data", str(status.get("dataDir", ""))),
         ("log", find_log()),
         ("memory", size(status.get("memoryBytes", 0))),
-        ("clients", f"{counts.get('clients', 0)} clients, {counts.get('workspaces', 0)} workspaces"),
+        ("clients", f"{counts.get('clients', 0)}, with this one"),
+        ("open", f"{counts.get('workspaces', 0)} workspace" + ("" if counts.get("workspaces") == 1 else "s")),
         ("sessions", ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in states.items()) or "none live"),
         ("asks", f"{pending} waiting: basisctl asks" if pending else "none waiting"),
     ]
