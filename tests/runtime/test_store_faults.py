@@ -363,7 +363,8 @@ def test_a_conversation_forgotten_right_after_it_was_closed_leaves_no_complaint(
     store.forget("agent-1")
     store.close()
 
-    assert caplog.records == []
+    # Another test's store may still be complaining, from its own thread.
+    assert [record for record in caplog.records if str(tmp_path) in record.getMessage()] == []
 
 
 def test_a_log_that_something_else_wrote_to_is_not_written_to(tmp_path: Path) -> None:
