@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from basis_daemon.errors import StoreError
 from basis_daemon.server.clock import timestamp
 from basis_daemon.server.journal_file import JournalFile, is_event
 from basis_protocol.events import AnyEvent, AssistantDelta, AssistantReasoningDelta, Event
@@ -72,9 +73,13 @@ class Journal:
 
     @classmethod
     def recover(cls, session_id: str, directory: Path) -> "Journal":
-        """The journal of a session whose files are in `directory`. Blocking: use a thread."""
+        """The journal of a session whose files are in `directory`. Blocking: use a thread. Raises `StoreError`."""
         file = JournalFile(directory)
-        return cls(session_id, last_seq=file.recover(), file=file)
+        try:
+            last_seq = file.recover()
+        except OSError as error:
+            raise StoreError(f"the events of {session_id} can't be read: {error.strerror or error}") from error
+        return cls(session_id, last_seq=last_seq, file=file)
 
     # --- writing ---
 

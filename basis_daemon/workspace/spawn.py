@@ -53,6 +53,8 @@ def parse_spawn(input: Json) -> SpawnRequest:
     """Read the prefixes (SP-1 to SP-4). Raises `ToolError` saying what is wrong and what would be right."""
     if not isinstance(input, str):
         raise ToolError(f"`input` must be a string such as `!make test`, got {type(input).__name__}")
+    if "\0" in input:
+        raise ToolError("the command holds a NUL character, which no command can be given")
     text = input.strip()
     if text.startswith("!@"):
         return _targeted(text[2:])

@@ -9,6 +9,7 @@ import pytest
 
 from basis_daemon.runtime.messages import ToolResult
 from basis_daemon.runtime.permissions import ApprovalAnswer
+from basis_daemon.runtime.store.files import FileStore
 from basis_daemon.runtime.tools.base import FunctionTool, ToolContext, ToolError, ToolOutput, ToolSpec
 from basis_protocol.events import (
     AssistantDelta,
@@ -202,3 +203,20 @@ async def test_progress_of_a_call_is_on_the_stream_before_its_end(server: ModelS
     assert [event.progress for event in conversation.seen(ToolProgress)] == ["one", "two"]
     assert kinds.index(ToolProgress) < kinds.index(ToolCompleted)
     assert conversation.seen(ToolCompleted)[0].summary == "worked"
+
+
+@pytest.mark.parametrize("levels", [90, 150, 965, 100_000])
+async def test_input_nested_without_end_is_fed_back_and_the_conversation_stays_readable(
+    server: ModelServer, tmp_path: Path, counter: Counter, store: FileStore, levels: int
+) -> None:
+    """AG-20: whatever depth is let through can also be written, read back and shown."""
+    nested = '{"n":1,"x":' + "[" * levels + "]" * levels + "}"
+    server.script(calls(tool("bump", nested, id="c1", chunks=1)), says("ok"))
+    conversation = new_conversation(server, tmp_path, counter.tool(), store=store)
+
+    outcome = await conversation.say("go")
+
+    assert outcome.final_message == "ok"
+    assert bool(counter.ran) == (levels == 90)
+    loaded = await asyncio.to_thread(store.peek, conversation.session.agent.id)
+    assert len(loaded.transcript) == 4

@@ -4,9 +4,9 @@ Owns the seam between the loop and every wire. Knows no HTTP and no vendor: `ope
 `rehearsal.py`, … translate to and from it.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
 import msgspec
 
@@ -302,6 +302,9 @@ class _Open:
         )
 
 
+MAX_INPUT_DEPTH = 100
+"""Levels of nesting in a tool's input. No real call comes near; far below what any reader of the log can take."""
+
 _tool_input = msgspec.json.Decoder(dict[str, Json])
 
 
@@ -313,6 +316,21 @@ def parse_tool_input(text: str) -> tuple[dict[str, Json], str | None]:
     if not text.strip():
         return {}, None
     try:
-        return _tool_input.decode(text), None
+        value = _tool_input.decode(text)
     except (msgspec.DecodeError, RecursionError):  # the latter: nested deeper than anything can be read
         return {}, text
+    return ({}, text) if _is_deeper(value, MAX_INPUT_DEPTH) else (value, None)
+
+
+def _is_deeper(value: Json, levels: int) -> bool:
+    """Whether `value` nests deeper than `levels`; walks level by level, so that depth costs no stack."""
+    level: list[Json] = [value]
+    for _ in range(levels):
+        level = [item for holder in level for item in _items(holder) if isinstance(item, dict | list)]
+        if not level:
+            return False
+    return True
+
+
+def _items(holder: Json) -> Iterable[Json]:
+    return cast(dict[str, Json], holder).values() if isinstance(holder, dict) else holder
