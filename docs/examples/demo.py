@@ -101,7 +101,6 @@ def edit_with_approval(stage: Stage) -> None:
         "model's tool calls take: the same loop, tools, questions and events. Nothing is written before the answer.",
     )
     stage.basisctl("connect", "rehearsal")
-    stage.basisctl("daemon", "stop")
     with Terminal(stage, "run", EDIT) as one:
         one.wait_for("[y] yes")
         if "9000" in stage.read("server.py"):

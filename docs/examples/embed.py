@@ -32,7 +32,7 @@ def show(event: AnyEvent) -> None:
         case AssistantDelta():
             print(event.text, end="", flush=True)
         case ToolCompleted():
-            print(f"\n· {event.tool_name}: {event.summary}")
+            print(f"\n· {event.summary}")
         case _:
             pass
 
