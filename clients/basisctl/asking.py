@@ -56,7 +56,9 @@ class Question:
         self._keys = {key: (decision, scope) for key, decision, scope, _ in KEYS if (decision, scope) in offered}
         # How far an answer reaches is the daemon's to say: "every command" is more than a person may think.
         labels = [
-            f"[{key}] {label or one_line(offered[self._keys[key]])}" for key, _, _, label in KEYS if key in self._keys
+            f"[{key}] {label or _lower(one_line(offered[self._keys[key]]))}"
+            for key, _, _, label in KEYS
+            if key in self._keys
         ]
         if "n" in self._keys:
             labels.append("[r] no, with a reason")
@@ -131,6 +133,10 @@ class Question:
             reason = _edited(reason, key)
         self._reason = reason
         return None
+
+
+def _lower(label: str) -> str:
+    return label[:1].lower() + label[1:]
 
 
 def _edited(text: str, key: str) -> str:

@@ -46,9 +46,7 @@ def main(args: Namespace) -> int:
         screen.line(f"forgotten, because it belonged to {before.get('provider')}: {', '.join(dropped)}")
     screen.line(_about_the_key(after, os.environ))
     if open_running_daemon() is not None:
-        screen.line(
-            "this holds from the next `basisctl run` on; an open editor follows when it reopens the workspace"
-        )
+        screen.line("this holds from the next `basisctl run` on; an open editor follows when it reopens the workspace")
     return exit_codes.OK
 
 
