@@ -50,8 +50,7 @@ def test_two_editors_and_a_terminal_share_a_session_through_a_kill(
     window.command("Basis: Open Chat")
     window("waitDraft", text="")
     window.command("Basis: Open Session…")
-    window("write", text="change beta")
-    window("keys", keys=["Enter"])
+    window("pick", text="change beta")
     window("waitRow", text="change beta")
     window("waitStatus", text="waiting for you (1)")
     with Terminal(["attach", session["sessionId"]], cwd=repo, environ=environment) as terminal:

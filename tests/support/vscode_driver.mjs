@@ -41,6 +41,7 @@ const commands = {
     // Clicked, not entered: a key pressed while the list still fades in is lost.
     await page.locator(".quick-input-list .monaco-list-row", { hasText: text }).first().click();
   },
+  async pick({ text }) { await page.locator(".quick-input-list .monaco-list-row", { hasText: text }).first().click(); },
   async openFile({ name }) {
     await page.keyboard.press("Control+P");
     const input = page.locator(".quick-input-widget input.input");
@@ -63,6 +64,10 @@ const commands = {
     const box = chat().locator("#prompt");
     await box.fill(text);
     await box.press("Enter");
+  },
+  // The prompt box takes the focus when something was added to it; what is open then closes.
+  async waitPromptFocused() {
+    await chatFrame().then((frame) => frame.waitForFunction(() => document.activeElement?.id === "prompt" && document.hasFocus()));
   },
   async type({ text }) { await chat().locator("#prompt").fill(text); },
   async waitDraft({ text }) {
