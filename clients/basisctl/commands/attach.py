@@ -12,6 +12,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
 
+_RESTING = {
+    "idle": "this session is idle",
+    "interrupted": "the last turn was cut short: basisctl resume {} carries it on",
+}
+"""What to say of a session in which nothing happens by itself."""
+
 
 def main(args: Namespace) -> int:
     workspace = directory(args)
@@ -26,8 +32,8 @@ def main(args: Namespace) -> int:
             painter.begin(attached)
             watching.begin(attached)
             state = str(fields_of(fields_of(attached.get("info")).get("state")).get("kind", ""))
-            if attendance.screen.tells_all and state in ("idle", "interrupted"):
-                attendance.screen.line(f"this session is {state}; what happens in it shows here, Ctrl-C leaves")
+            if attendance.screen.tells_all and state in _RESTING:
+                attendance.screen.line(f"{_RESTING[state].format(session_id)}; what happens shows here, Ctrl-C leaves")
             watching.for_ever()
         except KeyboardInterrupt:
             # The usual way to leave, not a failure.
