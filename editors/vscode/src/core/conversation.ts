@@ -221,7 +221,8 @@ export class Conversation {
         this.title = event.title ?? this.title;
         break;
       case "client_attached":
-        this.clients = [...this.clients, event.client];
+        // One that came back, or whose coming is told again after a daemon's death, is still one.
+        this.clients = [...this.clients.filter((each) => each.clientId !== event.client.clientId), event.client];
         break;
       case "client_detached":
         this.clients = this.clients.filter((each) => each.clientId !== event.client.clientId);
