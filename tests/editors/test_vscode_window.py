@@ -5,6 +5,7 @@ Each test has a daemon, a folder, a server and a window of its own. Screenshots 
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +23,9 @@ pytestmark = [
 ]
 
 OpenWindow = Callable[..., Window]
+DAEMON = str(Path(sys.executable).with_name("basis-daemon"))
+"""The window's PATH is that of a login shell, as in any VS Code; it has no virtual environment of ours."""
+
 EDIT = {"path": "a.txt", "old": "beta", "new": "BETA"}
 
 
@@ -155,6 +159,7 @@ def test_a_daemon_killed_in_mid_answer_is_noticed_and_the_window_carries_on(
     window.screenshot("back")
 
 
+@pytest.mark.parametrize("server", [{"basis.daemon.path": DAEMON}], indirect=True)
 def test_the_daemon_is_started_when_it_is_needed_and_again_when_it_died(
     stopped_daemon: DaemonProcess, model: ModelServer, open_window: OpenWindow
 ) -> None:
@@ -217,6 +222,7 @@ def test_a_selection_and_unsaved_text_go_along(
     window("keys", keys=["Control+End"])
     window("write", text="typed and not saved")
     window.command("Basis: Add File to Chat")
+    window("waitPromptFocused")
     window.command("Basis: Send Selection to Chat")
     window("prompt", text="what is this?")
     window("waitRow", text="Seen.")

@@ -37,6 +37,7 @@ SETTINGS = {
     "extensions.autoCheckUpdates": False,
     "chat.disableAIFeatures": True,
     "git.enabled": False,
+    "files.autoSave": "off",
     "workbench.tips.enabled": False,
     "security.workspace.trust.startupPrompt": "never",
 }

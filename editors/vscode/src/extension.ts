@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 
 import * as vscode from "vscode";
 
-import { findSocket } from "./core/address";
+import { findLog, findSocket } from "./core/address";
 import { Desk } from "./core/desk";
 import { snapshotOf } from "./core/environment";
 import { CannotStart } from "./core/errors";
@@ -25,7 +25,10 @@ let desk: Desk | undefined;
 export function activate(context: vscode.ExtensionContext): void {
   const log = vscode.window.createOutputChannel("Basis", { log: true });
   const clientId = windowId(context.workspaceState);
-  const launcher = new Launcher(daemonCommand, process.env);
+  const launcher = new Launcher(daemonCommand, process.env, () => ({
+    socket: findSocket(process.env),
+    log: findLog(process.env),
+  }));
   const link = new Link({
     socket: () => findSocket(process.env),
     hello: helloOf(clientId, String((context.extension.packageJSON as { version?: unknown }).version)),

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { test } from "node:test";
 
 import { Conversation } from "../src/core/conversation";
@@ -73,13 +74,21 @@ test("without leave nothing is started, also when a daemon left its socket behin
   await daemon.close();
 });
 
-test("a command that starts the daemon is run once; one that is missing says what to do", async () => {
-  const launcher = new Launcher(() => ({ path: "/does/not/exist", args: [] }), process.env);
-  await assert.rejects(launcher.start(), (error) => error instanceof CannotStart && /pip install/.test(error.hint ?? ""));
-  const failing = new Launcher(() => ({ path: "sh", args: ["-c", "echo no space left >&2; exit 1"] }), process.env);
-  await assert.rejects(failing.start(), /no space left/);
-  const another = new Launcher(() => ({ path: "sh", args: ["-c", "exit 75"] }), process.env);
-  await another.start();
+test("a command that can't start the daemon says why, and what to do", async () => {
+  const daemon = new FakeDaemon();
+  const places = { socket: daemon.path, log: join(daemon.directory, "log", "daemon.log") };
+  const launcher = (path: string, ...args: string[]): Launcher =>
+    new Launcher(() => ({ path, args }), process.env, () => places, 300);
+  await assert.rejects(
+    launcher("/does/not/exist").start(),
+    (error) => error instanceof CannotStart && /pip install/.test(error.hint ?? ""),
+  );
+  await assert.rejects(launcher("sh", "-c", "echo no space left >&2; exit 1").start(), /status 1: no space left/);
+  await assert.rejects(launcher("sh", "-c", "exit 0").start(), /nothing answers/);
+  const another = launcher("sh", "-c", "exit 75").start();
+  await daemon.start();
+  await another;
+  await daemon.close();
 });
 
 test("requests in flight fail when the daemon dies, and the connection comes back by itself", async () => {

@@ -88,7 +88,7 @@ export class Desk {
       return `Connecting: ${state.why}`;
     }
     if (state.phase === "disconnected") {
-      return `Disconnected: ${state.why}. Trying again; turns that run go on.`;
+      return `Disconnected: ${state.why}. Trying again.`;
     }
     if (this.isStopping) {
       return "The daemon is stopping.";

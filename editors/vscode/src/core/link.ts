@@ -45,6 +45,7 @@ export class Link {
   private pauseMs = 0;
   private isDisposed = false;
   private isWanted = false;
+  private startProblem: string | undefined;
 
   constructor(private readonly options: LinkOptions) {}
 
@@ -86,11 +87,16 @@ export class Link {
       const server = await this.open(mayStart ? this.options.start() : undefined);
       this.pauseMs = 0;
       this.isWanted = true;
+      this.startProblem = undefined;
       this.become({ phase: "connected", server });
       this.onConnected.emit(server);
     } catch (error) {
       this.connection = undefined;
-      this.become({ phase: "disconnected", why: sentence(error) });
+      // Why a daemon could not be started says more than that, later on, there is still none.
+      if (mayStart) {
+        this.startProblem = sentence(error);
+      }
+      this.become({ phase: "disconnected", why: this.startProblem ?? sentence(error) });
       this.retryLater();
     }
   }

@@ -22,6 +22,7 @@ export class ChatView implements vscode.WebviewViewProvider {
   static readonly id = "basis.chat";
   private view: vscode.WebviewView | undefined;
   private isReady = false;
+  private wantsFocus = false;
   private shown = "";
   private flushTimer: NodeJS.Timeout | undefined;
   private draftTimer: NodeJS.Timeout | undefined;
@@ -53,6 +54,7 @@ export class ChatView implements vscode.WebviewViewProvider {
     view.onDidDispose(() => {
       if (this.view === view) {
         this.view = undefined;
+        this.isReady = false;
       }
     });
     this.onNeeded();
@@ -60,6 +62,7 @@ export class ChatView implements vscode.WebviewViewProvider {
 
   async reveal(): Promise<void> {
     await vscode.commands.executeCommand(`${ChatView.id}.focus`);
+    this.wantsFocus = !this.isReady;
     this.post({ type: "focus" });
   }
 
@@ -84,6 +87,7 @@ export class ChatView implements vscode.WebviewViewProvider {
   private async received(message: FromWebview): Promise<void> {
     switch (message.type) {
       case "ready":
+        this.isReady = true;
         this.showAll();
         break;
       case "draft":
@@ -163,10 +167,13 @@ export class ChatView implements vscode.WebviewViewProvider {
     const conversation = this.desk.conversation;
     conversation?.transcript.takeChanges();
     const all: Change = conversation?.transcript.all() ?? { type: "reset", rows: [], hasOlder: false };
-    this.isReady = this.view !== undefined;
     this.shown = "";
     this.post({ type: "changes", changes: [all] });
     this.post({ type: "draft", text: this.draft });
+    if (this.wantsFocus && this.isReady) {
+      this.wantsFocus = false;
+      this.post({ type: "focus" });
+    }
     this.flush();
   }
 
