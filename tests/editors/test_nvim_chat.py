@@ -78,24 +78,26 @@ def test_a_window_at_the_end_of_the_transcript_follows_it(nvim: Nvim, model: Mod
 
 @pytest.mark.timeout(60)
 def test_twenty_thousand_deltas_leave_the_editor_usable(nvim: Nvim, model: ModelServer) -> None:
-    """The longest time the main loop is away for is measured by a timer inside Neovim."""
+    """The longest that Neovim computes for without looking at keys, by a timer inside it: in processor time, so
+    that a busy machine makes no difference."""
     model.script(burst(says(*(f"w{n} " + ("\n" if n % 12 == 11 else "") for n in range(20_000)))))
     nvim.command("Basis chat")
     nvim.wait_state("idle")
     nvim.lua(
         """
-        longest, last = 0, vim.uv.hrtime()
+        longest, last = 0, os.clock()
         vim.uv.new_timer():start(0, 5, vim.schedule_wrap(function()
-          local now = vim.uv.hrtime()
-          longest, last = math.max(longest, (now - last) / 1e6), now
+          local now = os.clock()
+          longest, last = math.max(longest, (now - last) * 1000), now
         end))
         """
     )
     nvim.ask("go")
 
-    nvim.wait_transcript("w19999")
+    nvim.wait_end("w19999")
 
-    assert nvim.lua("return longest") < 150
+    longest = nvim.lua("return longest")
+    assert longest < 50
     text = nvim.transcript()
     assert all(f"w{n} " in text for n in range(0, 20_000, 997))
 
@@ -157,6 +159,38 @@ def test_a_file_goes_along_as_the_buffer_has_it(nvim: Nvim, model: ModelServer) 
     second = str(model.wait_request(1).body["input" if "input" in model.requests[1].body else "messages"][-1])
     assert "a.txt" in first and "alpha" not in first
     assert "not on the disk" in second and "beta" in second
+
+
+def test_a_file_with_a_strange_name_goes_along(nvim: Nvim, model: ModelServer, repo: Path) -> None:
+    """Nothing in it is expanded, neither in the bar nor on the way."""
+    name = "100%{execute('let g:owned=1')} ü#x.txt"
+    (repo / name).write_text("x\n")
+    model.script(says("seen"))
+    nvim.lua("vim.cmd.edit(vim.fn.fnameescape(...))", name)
+    nvim.command("Basis add")
+    nvim.wait_screen("+100%{execute(")
+
+    nvim.ask("look")
+
+    assert f"File {repo / name}" in str(model.wait_request().body).replace("\\'", "'")
+    assert nvim.api.funcs.exists("g:owned") == 0
+
+
+def test_two_tab_pages_share_a_session_or_show_two(nvim: Nvim, model: ModelServer) -> None:
+    model.script(says("one"), says("two"))
+    nvim.ask("first")
+    nvim.wait_transcript("one")
+    nvim.command("stopinsert | tabnew | Basis chat")
+    nvim.wait_screen("first", "one", "basis: idle")
+    assert nvim.lua("return #require('basis.chat').all()") == 1
+
+    nvim.command("Basis new")
+    nvim.ask("second")
+    nvim.wait_screen("second", "two")
+    nvim.command("stopinsert | tabprevious")
+
+    nvim.wait_screen("first", "one")
+    assert "two" not in nvim.screen()
 
 
 def test_a_buffer_that_is_no_utf8_can_be_sent(nvim: Nvim, model: ModelServer, repo: Path) -> None:

@@ -1,6 +1,8 @@
 """Neovim finds the daemon, starts it once, loses it and finds it again; nothing is lost and nothing shown twice."""
 
 import os
+import re
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -253,6 +255,63 @@ def test_a_draft_typed_without_a_daemon_is_back_too(
     second.command("Basis chat")
 
     second.wait(lambda: second.prompt() == "not sent yet")
+
+
+def test_an_editor_that_could_not_read_for_a_while_misses_nothing(
+    nvim: Nvim, daemon: DaemonProcess, model: ModelServer
+) -> None:
+    """Stopped while more is written than the daemon keeps for one client: it is told, and asks for the rest."""
+    messages = [f"<{n}>" + "x" * 50_000 + "\n" for n in range(200)]
+    gate = Gate()
+    model.script(burst(slow(says("begin\n", *messages, "the end"), gate=gate, before=1)))
+    nvim.ask("go")
+    nvim.wait_transcript("begin")
+    os.kill(nvim.pid, signal.SIGSTOP)
+    try:
+        gate.open()
+        model.wait_ending(0, timeout_s=30)
+    finally:
+        os.kill(nvim.pid, signal.SIGCONT)
+
+    nvim.wait_state("idle")
+    nvim.wait_end("the end")
+
+    assert nvim.lua("return table.concat(require('basis.say').logged())").count("fell too far behind") > 0
+    assert re.findall(r"<\d+>", nvim.transcript()) == [f"<{n}>" for n in range(200)]
+
+
+def test_a_session_that_somebody_closed_is_opened_again_when_it_is_wanted(
+    nvim: Nvim, daemon: DaemonProcess, model: ModelServer
+) -> None:
+    model.script(says("one"), says("two"))
+    nvim.ask("first")
+    nvim.wait_transcript("one")
+    nvim.wait_state("idle")
+    session = nvim.lua("return require('basis.layout').current().session.id")
+    daemon.connect().call("basis/session/close", {"sessionId": session})
+    nvim.wait_screen("· closed")
+
+    nvim.ask("second")
+
+    nvim.wait_screen("first", "one", "second", "two", "basis: idle")
+
+
+def test_a_session_that_somebody_deleted_makes_room_for_another(
+    nvim: Nvim, daemon: DaemonProcess, model: ModelServer
+) -> None:
+    """The prompt is not lost with it."""
+    model.script(says("one"), says("two"))
+    nvim.ask("first")
+    nvim.wait_transcript("one")
+    nvim.wait_state("idle")
+    session = nvim.lua("return require('basis.layout').current().session.id")
+    daemon.connect().call("basis/session/delete", {"sessionId": session})
+    nvim.wait_screen("· closed")
+
+    nvim.ask("second")
+
+    nvim.wait(lambda: "one" not in nvim.transcript())
+    nvim.wait_transcript("second", "two")
 
 
 def test_two_neovims_show_the_same_stream(open_nvim: OpenNvim, daemon: DaemonProcess, model: ModelServer) -> None:

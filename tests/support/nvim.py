@@ -122,6 +122,7 @@ class Nvim:
             if time.monotonic() > deadline:
                 shown = describe() if describe else self.screen()
                 log = self.lua("return table.concat(require('basis.say').logged(), '\\n')")
+                shown = "\n".join(line[:200] for line in shown.splitlines()[-100:])
                 raise AssertionError(f"it did not come to that:\n{shown}\n{self.messages()}\n{log}")
             # A screen has no event that says what a person would see on it.
             time.sleep(0.02)
@@ -133,6 +134,10 @@ class Nvim:
 
     def wait_transcript(self, *texts: str) -> str:
         return self.wait(lambda: s if all(t in (s := self.transcript()) for t in texts) else "", self.transcript)
+
+    def wait_end(self, text: str) -> None:
+        """Wait until a transcript too long to be fetched again and again ends with `text`, or a little after it."""
+        self.wait(lambda: text in "\n".join(self.lua(_END)))
 
     def wait_state(self, text: str) -> None:
         self.wait(lambda: self.state() == f"basis: {text}", self.state)
@@ -148,6 +153,11 @@ for row = 1, vim.o.lines do
   rows[row] = table.concat(cells)
 end
 return rows
+"""
+
+_END = """
+local buffer = vim.fn.bufnr("basis://chat")
+return vim.api.nvim_buf_get_lines(buffer, -4, -1, false)
 """
 
 _LINES = """

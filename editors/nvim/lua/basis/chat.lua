@@ -93,9 +93,6 @@ end
 ---@private
 function Chat:dress_transcript()
   local buffer = self.paper.buffer
-  if require("basis.config").get().markdown then
-    require("basis.looks").markdown(buffer)
-  end
   local function map(key, desc, action)
     vim.keymap.set("n", key, action, { buffer = buffer, desc = "Basis: " .. desc })
   end
@@ -199,6 +196,9 @@ end
 --- Get a session, connecting first if need be.
 function Chat:connect()
   client.connect()
+  if self.session and self.session.is_removed and client.state == "connected" then
+    self.session:attach()
+  end
   self:bind()
 end
 
@@ -443,10 +443,7 @@ function Chat:send(when_busy, text)
   end
   self.when_busy = when_busy or require("basis.config").get().when_busy
   self.is_due = true
-  if client.state ~= "connected" then
-    client.connect()
-  end
-  self:bind()
+  self:connect()
   self:send_if_due()
   self:changed()
 end
@@ -477,6 +474,9 @@ function Chat:send_if_due()
       self.attachments = vim.list_extend(attachments, self.attachments)
       self:set_text(vim.trim(self:text()) == "" and text or text .. "\n" .. self:text())
       say.error(say.words(err))
+      if err.data and err.data.kind == "no_such_session" then
+        self:gone("no_such_session")
+      end
     end
     self:keep_draft()
     self:changed()
@@ -494,6 +494,8 @@ function Chat:trouble()
     return "✗ disconnected", client.reason or "not connected yet"
   elseif client.state == "connecting" then
     return "… connecting", client.reason ~= "connecting" and client.reason or nil
+  elseif self.session and self.session.is_removed then
+    return "· closed", "the next prompt opens it again"
   elseif self.problem then
     return "✗ no session", self.problem
   end

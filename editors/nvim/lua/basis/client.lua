@@ -303,11 +303,15 @@ end)
 M.on(methods.session_lagged, function(params)
   local session = sessions[params.sessionId]
   if session then
+    say.log("fell too far behind; attaching again")
     session:attach()
   end
 end)
 
 M.on(methods.daemon_event, function(params)
+  if params.kind == "session_removed" and sessions[params.sessionId] then
+    sessions[params.sessionId]:removed()
+  end
   require("basis.asks").take_daemon_event(params, sessions)
 end)
 

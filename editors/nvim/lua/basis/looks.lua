@@ -27,15 +27,28 @@ local INJECTIONS = {
   markdown_inline = "",
 }
 
+---@type table<integer, vim.treesitter.highlighter>
+local highlighted = {}
+
 --- Highlight a buffer as Markdown, if its parsers are there. The file type stays ours, so no other plugin acts on it.
 ---@param buffer integer
 function M.markdown(buffer)
   local ok, fault = pcall(function()
     local parser = vim.treesitter.get_parser(buffer, "markdown", { injections = INJECTIONS })
-    vim.treesitter.highlighter.new(assert(parser))
+    highlighted[buffer] = vim.treesitter.highlighter.new(assert(parser))
   end)
   if not ok then
     require("basis.say").log("no Markdown colours: " .. tostring(fault))
+  end
+end
+
+--- Highlight a buffer no longer.
+---@param buffer integer
+function M.no_markdown(buffer)
+  local highlighter = highlighted[buffer]
+  highlighted[buffer] = nil
+  if highlighter and vim.api.nvim_buf_is_loaded(buffer) then
+    highlighter:destroy()
   end
 end
 

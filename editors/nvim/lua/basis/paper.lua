@@ -14,6 +14,10 @@ local PAINT_EVERY_MS, SLICE_MS = 25, 6
 --- Bytes of text put into the buffer in one step.
 local STEP_BYTES = 16384
 
+--- Bytes of transcript up to which it is highlighted as Markdown: a parser that reads a long paragraph again after every
+--- word takes more time than all the rest.
+local MAX_MARKDOWN_BYTES = 262144
+
 local namespace = vim.api.nvim_create_namespace("basis")
 
 ---@class basis.Block
@@ -21,9 +25,11 @@ local namespace = vim.api.nvim_create_namespace("basis")
 ---@field head string[] lines above the text
 ---@field head_group? string highlight group of the head
 ---@field text_group? string highlight group of the text
+---@field words? string what a tool call is called
 ---@field is_diff boolean whether the text's lines are coloured as a diff's
 ---@field text string[] pieces of all its text
----@field waiting string[] pieces not painted yet
+---@field private next integer first piece that is not painted, or not all of it
+---@field private from integer first byte in it that is not painted
 ---@field private is_stale boolean whether what is painted is void
 ---@field private rows integer lines painted
 ---@field private tail string last painted line of the text
@@ -37,12 +43,13 @@ local namespace = vim.api.nvim_create_namespace("basis")
 ---@field private dirty table<basis.Block, true>
 ---@field private top string
 ---@field private is_scheduled boolean
+---@field private bytes integer painted since the buffer was empty
 local Paper = {}
 Paper.__index = Paper
 
 ---@return basis.Paper
 function M.new()
-  local self = setmetatable({ buffer = -1, blocks = {}, by_key = {}, dirty = {}, top = "", is_scheduled = false }, Paper)
+  local self = setmetatable({ buffer = -1, blocks = {}, by_key = {}, dirty = {}, top = "", is_scheduled = false, bytes = 0 }, Paper)
   self:make_buffer()
   return self
 end
@@ -68,12 +75,22 @@ function Paper:make_buffer()
   options.modifiable = false
   options.filetype = "basis-chat"
   for _, block in ipairs(self.blocks) do
-    block.rows, block.tail, block.has_text, block.is_stale = 0, "", false, false
-    block.waiting = vim.list_slice(block.text)
+    block.rows, block.is_stale = 0, true
     self.dirty[block] = true
   end
+  self:dress()
   self:set_top(self.top)
   self:paint_soon()
+end
+
+--- The buffer is empty: highlight what comes, up to a size.
+---@private
+function Paper:dress()
+  self.bytes = 0
+  local looks = require("basis.looks")
+  if require("basis.config").get().markdown then
+    looks.markdown(self.buffer)
+  end
 end
 
 --- The line above all blocks.
@@ -100,7 +117,7 @@ function Paper:block(key, index)
   local block = self.by_key[key]
   if not block then
     block = {
-      key = key, head = {}, is_diff = false, text = {}, waiting = {},
+      key = key, head = {}, is_diff = false, text = {}, next = 1, from = 1,
       is_stale = false, rows = 0, tail = "", has_text = false, is_gone = false,
     }
     self.by_key[key] = block
@@ -131,7 +148,6 @@ end
 function Paper:feed(block, text)
   if text ~= "" then
     block.text[#block.text + 1] = text
-    block.waiting[#block.waiting + 1] = text
     self:touch(block)
   end
 end
@@ -160,6 +176,9 @@ function Paper:clear()
   self.blocks, self.by_key, self.dirty = {}, {}, {}
   if self:has_buffer() then
     self:write(1, -1, {})
+    if self.bytes > MAX_MARKDOWN_BYTES then
+      self:dress()
+    end
   end
 end
 
@@ -260,50 +279,52 @@ function Paper:paint_step()
   self.dirty = {}
 end
 
+--- What comes next of a block's text: at least a character, and at most about `STEP_BYTES`; empty when all is painted.
+---@param block basis.Block
+---@return string text
+---@return integer size
+local function take(block)
+  local parts, size = {}, 0
+  while block.next <= #block.text and size < STEP_BYTES do
+    local piece = block.text[block.next]
+    local cut = math.min(#piece, block.from - 1 + STEP_BYTES)
+    if cut < #piece then
+      cut = plain.boundary(piece, cut)
+    end
+    local part = piece:sub(block.from, cut)
+    parts[#parts + 1], size = part, size + #part
+    if cut < #piece then
+      block.from = cut + 1
+    else
+      block.next, block.from = block.next + 1, 1
+    end
+  end
+  return table.concat(parts), size
+end
+
 --- Paint the head and the beginning of the text in one step, so that a cursor in them keeps its place.
 ---@private
 ---@param row integer
 ---@param block basis.Block
 function Paper:paint_afresh(row, block)
-  block.waiting = vim.list_slice(block.text)
-  local text = M.take_waiting(block)
+  block.next, block.from = 1, 1
+  local text, size = take(block)
+  self:count(size)
   local body = text == "" and {} or plain.lines(text)
   self:write(row, row + block.rows, vim.list_extend(vim.list_slice(block.head), body))
   block.rows, block.tail, block.has_text, block.is_stale = #block.head + #body, body[#body] or "", #body > 0, false
   self:colour(row, row + #block.head, block.head_group)
   self:colour_text(row + #block.head, body, block)
-  self.dirty[block] = #block.waiting > 0 or nil
-end
-
----@param block basis.Block
----@return string at most about `STEP_BYTES` of what waits
-function M.take_waiting(block)
-  local size, count = 0, 0
-  for index, piece in ipairs(block.waiting) do
-    size, count = size + #piece, index
-    if size >= STEP_BYTES then
-      break
-    end
-  end
-  local text = table.concat(block.waiting, "", 1, count)
-  local rest = count < #block.waiting and vim.list_slice(block.waiting, count + 1) or {}
-  if #text > 2 * STEP_BYTES then
-    local cut = plain.boundary(text, STEP_BYTES)
-    table.insert(rest, 1, text:sub(cut + 1))
-    text = text:sub(1, cut)
-  end
-  block.waiting = rest
-  return text
+  self.dirty[block] = block.next <= #block.text or nil
 end
 
 ---@private
 ---@param row integer
 ---@param block basis.Block
 function Paper:paint_text(row, block)
-  local text = M.take_waiting(block)
-  if #block.waiting == 0 then
-    self.dirty[block] = nil
-  end
+  local text, size = take(block)
+  self:count(size)
+  self.dirty[block] = block.next <= #block.text or nil
   if text == "" then
     return
   end
@@ -323,6 +344,16 @@ function Paper:paint_text(row, block)
   self:colour_text(from, lines, block)
   block.rows = block.rows - before + #lines
   block.tail, block.has_text = lines[#lines], true
+end
+
+---@private
+---@param size integer bytes that are about to be painted
+function Paper:count(size)
+  local before = self.bytes
+  self.bytes = before + size
+  if before <= MAX_MARKDOWN_BYTES and self.bytes > MAX_MARKDOWN_BYTES then
+    require("basis.looks").no_markdown(self.buffer)
+  end
 end
 
 ---@private

@@ -26,6 +26,7 @@ local M = {}
 ---@field state basis.SessionState?
 ---@field earlier? string cursor of the page before what is painted
 ---@field is_attached boolean
+---@field is_removed boolean whether somebody has closed it, so that no event comes any more
 ---@field private listener basis.Listener
 ---@field private seq? integer last event taken
 ---@field private is_attaching boolean
@@ -40,7 +41,8 @@ Session.__index = Session
 ---@return basis.Session
 function M.new(id, listener)
   return setmetatable({
-    id = id, listener = listener, is_attached = false, is_attaching = false, is_behind = false, known_turns = {},
+    id = id, listener = listener, is_attached = false, is_removed = false, is_attaching = false,
+    is_behind = false, known_turns = {},
   }, Session)
 end
 
@@ -50,7 +52,7 @@ function Session:attach()
     self.is_behind = true
     return
   end
-  self.is_attaching, self.is_behind, self.is_attached = true, false, false
+  self.is_attaching, self.is_behind, self.is_attached, self.is_removed = true, false, false, false
   local params = { sessionId = self.id, afterSeq = self.seq }
   client.request(methods.session_attach, params, function(err, result)
     self.is_attaching = false
@@ -62,6 +64,12 @@ function Session:attach()
       self:attach()
     end
   end)
+end
+
+--- Somebody has closed the session, or it was unloaded. It is not loaded again before somebody wants it.
+function Session:removed()
+  self.is_attached, self.is_removed = false, true
+  self.listener.on_change()
 end
 
 ---@private

@@ -43,10 +43,10 @@ local function work_out(chat)
     return { state = "waiting_person", asks = asks, text = ("waiting for you (%d)"):format(asks) }
   end
   local session = chat and chat.session
-  if chat and (not session or not session.is_attached) then
+  if chat and (not session or not (session.is_attached or session.is_removed)) then
     return { state = "connecting", asks = 0, text = WORDS.connecting }
   end
-  local kind = session and session.state and session.state.kind or "idle"
+  local kind = session and not session.is_removed and session.state and session.state.kind or "idle"
   local state = STATES[kind] or (WORDS[kind] and kind) or (kind == "waiting_person" and "working") or "idle"
   return { state = state, asks = 0, text = WORDS[state] }
 end
