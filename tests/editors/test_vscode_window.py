@@ -99,7 +99,7 @@ def test_prompt_stream_approve_and_see_the_diff(
 def test_a_reloaded_window_is_where_it_was(
     daemon: DaemonProcess, model: ModelServer, open_window: OpenWindow, repo: Path
 ) -> None:
-    """Session, unsent draft and pending ask are back; the turn went on meanwhile; another client's answer closes the ask."""
+    """Session, unsent draft and pending ask are back; another client's answer closes the ask and the turn goes on."""
     model.script(calls(tool("edit", EDIT)), says("Done while nobody looked."))
     window = open_window()
     window.command("Basis: Open Chat")
@@ -130,7 +130,7 @@ def test_a_reloaded_window_is_where_it_was(
 def test_a_daemon_killed_in_mid_answer_is_noticed_and_the_window_carries_on(
     daemon: DaemonProcess, model: ModelServer, open_window: OpenWindow
 ) -> None:
-    """A banner while it is gone; after its restart the same conversation, nothing twice, and the turn can be resumed."""
+    """A banner while it is gone; then the same conversation, nothing twice, and the turn can be resumed."""
     gate = Gate()
     model.script(slow(says("Half an ", "answer."), gate=gate, before=1), says("The whole answer."))
     window = open_window()
