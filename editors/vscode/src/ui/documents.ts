@@ -32,7 +32,7 @@ export class Documents implements vscode.TextDocumentContentProvider {
     }
     const before = this.keep(file.path, file.old ?? "");
     const after = this.keep(file.path, file.new ?? "");
-    const title = `${oneLine(file.path, 80)} (${whose})`;
+    const title = `${oneLine(vscode.workspace.asRelativePath(file.path), 80)} (${whose})`;
     await vscode.commands.executeCommand("vscode.diff", before, after, title, { preview: true });
   }
 
