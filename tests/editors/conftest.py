@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from support.daemon import DaemonProcess
 from support.model_server import ModelServer
 from support.nvim import Nvim
+from support.raw_client import RawClient
 
 OpenNvim = Callable[..., Nvim]
 
@@ -20,6 +22,11 @@ def stopped_daemon(clean_environment: Path, request: pytest.FixtureRequest) -> I
     daemon = DaemonProcess(clean_environment / "data")
     yield daemon
     daemon.close()
+    # An editor of the test may have started another one.
+    with suppress(OSError, EOFError), RawClient(daemon.socket) as client:
+        client.initialize()
+        client.call("basis/daemon/stop", {"mode": "now"})
+        client.is_closed_by_daemon()
     request.node.add_report_section("call", "daemon.log", daemon.log[-20_000:])
 
 
