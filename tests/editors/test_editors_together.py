@@ -38,7 +38,7 @@ def test_two_editors_and_a_terminal_share_a_session_through_a_kill(
     open_nvim: Callable[..., Nvim],
     window: Window,
 ) -> None:
-    """Asked in Neovim, allowed in VS Code, watched in a terminal; then SIGKILL in mid-stream, and all three carry on."""
+    """Asked in Neovim, allowed in VS Code, watched in a terminal; killed in mid-stream, and all three carry on."""
     gate = Gate()
     edit = {"path": "a.txt", "old_string": "beta", "new_string": "BETA"}
     model.script(calls(tool("edit", edit)), slow(says("It is ", "done."), gate=gate, before=1), says("Carried on."))
