@@ -6,74 +6,17 @@ wire's events through a plain synchronous `emit` and never waits for who reads t
 """
 
 import asyncio
-import os
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field
-from itertools import count
 
 from basis_daemon.errors import EmptyAssistantResponse, InvalidToolUseInput
-from basis_daemon.runtime.agent import Agent
-from basis_daemon.runtime.limits import Meter
 from basis_daemon.runtime.messages import Message, Text, ToolUse
-from basis_daemon.runtime.providers.base import (
-    Effort,
-    Provider,
-    Request,
-    StreamedMessage,
-    TextDelta,
-    ThinkingDelta,
-    TokenUsage,
-    ToolChoice,
-)
-from basis_daemon.runtime.providers.errors import MalformedStream, ProviderError, StreamCut
+from basis_daemon.runtime.model_call import ask_model
 from basis_daemon.runtime.store.base import PromptAccepted
-from basis_daemon.runtime.tool_calls import CallRound
+from basis_daemon.runtime.turn import Turn
 from basis_protocol.asks import Actor
-from basis_protocol.events import (
-    AnyEvent,
-    AssistantDelta,
-    AssistantMessage,
-    AssistantReasoningDelta,
-    Notice,
-    Retry,
-    Usage,
-    UsageReported,
-    UserMessage,
-)
+from basis_protocol.events import UserMessage
 
 MAX_MALFORMED_ROUNDS = 3
 """Rounds of unparsable tool input in a row after which the turn fails (AG-22)."""
-
-_message_ids = count(1)
-_MESSAGE_PREFIX = f"msg-{os.urandom(4).hex()}"
-
-
-@dataclass(kw_only=True)
-class Turn:
-    """A running turn: what it works on, with what, and how far it has come."""
-
-    agent: Agent
-    prompt: PromptAccepted
-    provider: Provider
-    model: str
-    system: str | None
-    effort: Effort | None
-    calls: CallRound
-    meter: Meter
-    emit: Callable[[AnyEvent], None]
-    max_output_tokens: int | None = None
-    resumed: bool = False
-    steering: list[PromptAccepted] = field(default_factory=list[PromptAccepted])
-    final_message: str | None = None
-    stopped_by: str | None = None
-    baseline: str | None = None
-    """Leaf before the turn: where a cancelled turn rolls back to."""
-    committed: str | None = None
-    """Leaf after the last complete round: where a failed turn falls back to (AG-25)."""
-
-    @property
-    def id(self) -> str:
-        return self.prompt.turn_id
 
 
 async def run_turn(turn: Turn) -> None:
@@ -93,7 +36,7 @@ async def run_turn(turn: Turn) -> None:
             if turn.stopped_by is not None:
                 return
             turn.meter.begin_round(turn.provider.limits.max_rounds)
-            message = await _ask_model(turn)
+            message = await ask_model(turn)
             calls = message.tool_uses()
         if not calls:
             if _absorb_steering(turn):
@@ -147,111 +90,6 @@ def _absorb_steering(turn: Turn) -> bool:
         turn.agent.absorb_steering(prompt, turn.id)
         _emit_user_message(turn, prompt)
     return bool(waiting)
-
-
-# --- the model -------------------------------------------------------------------------------------------------------
-
-
-async def _ask_model(turn: Turn) -> Message:
-    """Get, commit and announce one assistant message, trying again as the retry budget allows (PV-52, PV-55)."""
-    retry = turn.meter.options.retry
-    attempt = 0
-    while True:
-        attempt += 1
-        message_id = f"{_MESSAGE_PREFIX}-{next(_message_ids):x}"
-        turn.meter.begin_request()
-        try:
-            streamed = await _stream(turn, message_id)
-        except ProviderError as error:
-            if not error.is_transient or attempt > retry.budget:
-                raise
-            delay_s = retry.delay_s(attempt, error.retry_after_s)
-            turn.emit(
-                Retry(
-                    agent_id=turn.agent.id,
-                    error=str(error),
-                    attempt=attempt,
-                    max_attempts=retry.budget,
-                    next_delay_ms=round(delay_s * 1000),
-                    discarded_message_id=message_id,
-                )
-            )
-            await asyncio.sleep(delay_s)
-        else:
-            return _commit_answer(turn, streamed, message_id)
-
-
-async def _stream(turn: Turn, message_id: str) -> StreamedMessage:
-    request = Request(
-        model=turn.model,
-        messages=turn.agent.transcript.messages(),
-        system=turn.system,
-        tools=turn.calls.host.definitions(turn.provider.limits),
-        tool_choice=ToolChoice(),
-        max_output_tokens=turn.max_output_tokens,
-        effort=turn.effort,
-        session_id=turn.agent.id,
-    )
-    streamed = StreamedMessage()
-    emit = turn.emit
-    events = turn.provider.stream(request)
-    try:
-        async for event in events:
-            try:
-                streamed.apply(event)
-            except ValueError as error:
-                raise MalformedStream(f"the provider's stream contradicts itself: {error}") from error
-            if isinstance(event, TextDelta):
-                emit(AssistantDelta(text=event.text, message_id=message_id))
-            elif isinstance(event, ThinkingDelta):
-                emit(AssistantReasoningDelta(text=event.text, message_id=message_id))
-    finally:
-        if isinstance(events, AsyncGenerator):
-            await events.aclose()
-    if not streamed.complete:
-        raise StreamCut("the provider's stream ended in the middle of the answer")
-    return streamed
-
-
-def _commit_answer(turn: Turn, streamed: StreamedMessage, message_id: str) -> Message:
-    message = turn.agent.with_unique_call_ids(streamed.message())
-    text = message.text()
-    if message.content:
-        turn.agent.commit("assistant_turn", message, turn.id, message_id=message_id)
-    if text:
-        turn.final_message = text
-        turn.emit(AssistantMessage(text=text, message_id=message_id))
-    _report_usage(turn, streamed.usage)
-    if not message.tool_uses():
-        turn.committed = turn.agent.transcript.leaf_id
-    if streamed.stop_reason == "max_tokens":
-        turn.emit(Notice(severity="warning", message="the answer was cut off at the model's output limit"))
-    return message
-
-
-def _report_usage(turn: Turn, usage: TokenUsage) -> None:
-    if usage == TokenUsage():
-        return
-    reported = Usage(
-        input_tokens=usage.input_tokens or 0,
-        output_tokens=usage.output_tokens or 0,
-        cache_read_tokens=usage.cache_read_tokens or 0,
-        cache_creation_tokens=usage.cache_creation_tokens or 0,
-        reasoning_tokens=usage.reasoning_tokens or 0,
-        thoughts_tokens=usage.thoughts_tokens or 0,
-    )
-    turn.meter.count(reported)
-    turn.emit(
-        UsageReported(
-            agent_id=turn.agent.id,
-            input_tokens=reported.input_tokens,
-            output_tokens=reported.output_tokens,
-            cache_read_tokens=reported.cache_read_tokens,
-            cache_creation_tokens=reported.cache_creation_tokens,
-            reasoning_tokens=usage.reasoning_tokens,
-            thoughts_tokens=usage.thoughts_tokens,
-        )
-    )
 
 
 # --- tools -----------------------------------------------------------------------------------------------------------

@@ -58,6 +58,9 @@ class ToolUse(Block, frozen=True, gc=False, tag="tool_use"):
     input: dict[str, Json]
     malformed: str | None = None
     item_id: str | None = None
+    signature: str | None = None
+    """Opaque reasoning that some wires attach to a call; replayed as its `provenance` allows (PV-41)."""
+    provenance: Provenance | None = None
 
 
 class ToolResult(Block, frozen=True, gc=False, tag="tool_result"):
@@ -72,7 +75,33 @@ class ToolResult(Block, frozen=True, gc=False, tag="tool_result"):
         return self.content if isinstance(self.content, str) else msgspec.json.encode(self.content).decode()
 
 
-ContentBlock = Text | Thinking | Image | ToolUse | ToolResult
+class HostedToolSearch(Block, frozen=True, gc=False, tag="hosted_tool_search"):
+    """A search for deferred tools that the provider ran itself. Each update replaces the whole block (PV-14)."""
+
+    id: str
+    status: str | None = None
+    query: str | None = None
+
+
+class HostedWebSearch(Block, frozen=True, gc=False, tag="hosted_web_search"):
+    """A web search that the provider ran itself; `action` is its `search`, `open_page` or `find_in_page` object."""
+
+    id: str
+    status: str | None = None
+    action: Json = None
+
+
+class ImageGeneration(Block, frozen=True, gc=False, tag="image_generation"):
+    """An image the provider made; `result` is an `Image` as JSON or a reference to an artefact."""
+
+    id: str
+    status: str | None = None
+    revised_prompt: str | None = None
+    result: Json = None
+
+
+HostedBlock = HostedToolSearch | HostedWebSearch | ImageGeneration
+ContentBlock = Text | Thinking | Image | ToolUse | ToolResult | HostedToolSearch | HostedWebSearch | ImageGeneration
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

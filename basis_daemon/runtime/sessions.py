@@ -18,13 +18,14 @@ from basis_daemon.errors import BasisError, Busy, Cancelled, RunFailure
 from basis_daemon.runtime.agent import Agent, now_ms
 from basis_daemon.runtime.cancel import CancelSignal
 from basis_daemon.runtime.limits import Meter, TurnOptions
-from basis_daemon.runtime.loop import Turn, run_turn
+from basis_daemon.runtime.loop import run_turn
 from basis_daemon.runtime.permissions import Approver, Authorizer, Permissions, SessionAnswers
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.providers.base import Effort, ModelInfo, Provider
 from basis_daemon.runtime.providers.errors import ProviderError
 from basis_daemon.runtime.store.base import PromptAccepted, TurnEnded, TurnStatus
 from basis_daemon.runtime.tool_calls import CallRound, ToolHost
+from basis_daemon.runtime.turn import Turn
 from basis_protocol.events import AnyEvent, Branched, ErrorEvent
 
 logger = logging.getLogger(__name__)

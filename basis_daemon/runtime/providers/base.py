@@ -4,13 +4,22 @@ Owns the seam between the loop and every wire. Knows no HTTP and no vendor: `ope
 `rehearsal.py`, … translate to and from it.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, cast
 
 import msgspec
 
-from basis_daemon.runtime.messages import ContentBlock, Json, Message, Provenance, Text, Thinking, ToolUse
+from basis_daemon.runtime.messages import (
+    ContentBlock,
+    HostedBlock,
+    Json,
+    Message,
+    Provenance,
+    Text,
+    Thinking,
+    ToolUse,
+)
 
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 
@@ -23,17 +32,25 @@ class ModelInfo:
     provider: str
     display_name: str | None = None
     created_at: int | None = None
+    """Seconds since the epoch."""
     context_window: int | None = None
+    """Tokens."""
+    description: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """A tool as the model sees it (PV-8)."""
+    """A tool as the model sees it (PV-8). `kind` other than `function` is run by the provider itself (PV-26)."""
 
     name: str
     description: str
     input_schema: dict[str, Json]
     strict: bool | None = None
+    output_schema: dict[str, Json] | None = None
+    kind: Literal["function", "hosted_web_search", "image_generation"] = "function"
+    deferred: bool = False
+    """Whether the model finds it by hosted tool search instead of being shown it at once (PV-24)."""
+    options: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +59,72 @@ class ToolChoice:
 
     mode: Literal["auto", "any", "tool"] = "auto"
     name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFormat:
+    """A JSON schema the answer's text has to match, on wires that have it; others fail with `UnsupportedCapability`."""
+
+    name: str
+    schema: dict[str, Json]
+    strict: bool = True
+
+
+ResponsesStateMode = Literal["replay_only", "hybrid", "stateful"]
+ResponsesTransport = Literal["http_sse", "web_socket"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponsesOptions:
+    """What only the Responses wire knows (2.4). Unset sends nothing."""
+
+    state_mode: ResponsesStateMode = "hybrid"
+    transport: ResponsesTransport = "http_sse"
+    parallel_tool_calls: bool | None = None
+    previous_response_id: str | None = None
+    store: bool | None = None
+    include: tuple[str, ...] = ()
+    service_tier: str | None = None
+    prompt_cache_key: str | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+    compression: Literal["none", "zstd"] = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionHints:
+    """Affinity and tracing of one conversation (PV-40), and headers a host adds; those win over all others (RT-36)."""
+
+    turn_state: str | None = None
+    turn_metadata: str | None = None
+    affinity: str | None = None
+    connection_reuse: Literal["prefer-reuse", "prefer-fresh"] | None = None
+    subagent: str | None = None
+    extra_headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestOptions:
+    """What a host may ask of particular providers; the rest of them ignore it (2.4)."""
+
+    tool_search: Literal["disabled", "hosted"] = "disabled"
+    reasoning_summary: Literal["auto", "concise", "detailed"] | None = None
+    responses: ResponsesOptions = ResponsesOptions()
+    disable_parallel_tool_use: bool | None = None
+    """Anthropic's switch (PV-46)."""
+    gemini_thoughts: bool | None = None
+    """Whether Gemini is asked for its thoughts."""
+    session: SessionHints = SessionHints()
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderWait:
+    """Why a request has not been sent yet: too many others under way, or the provider asked for a pause."""
+
+    reason: Literal["concurrency", "rate_limit"]
+    until: float | None = None
+    """When it ends, in seconds since the epoch, where known."""
+    ahead: int = 0
+    """Requests that go first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +141,11 @@ class Request:
     effort: Effort | None = None
     session_id: str | None = None
     """The agent this request belongs to: affinity and tracing only."""
+    output: OutputFormat | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    options: RequestOptions = RequestOptions()
+    on_wait: Callable[[ProviderWait | None], None] | None = None
+    """Told when the request has to wait before it is sent, and with `None` once it no longer does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +158,8 @@ class TokenUsage:
     cache_creation_tokens: int | None = None
     reasoning_tokens: int | None = None
     thoughts_tokens: int | None = None
+    total_tokens: int | None = None
+    tool_input_tokens: int | None = None
 
     def merged(self, later: "TokenUsage") -> "TokenUsage":
         """Later non-null values replace earlier ones, field by field (PV-19)."""
@@ -101,6 +191,19 @@ class BlockStarted:
     id: str | None = None
     name: str | None = None
     item_id: str | None = None
+    signature: str | None = None
+    provenance: Provenance | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostedUpdate:
+    """Block `index` is one the provider works on itself; `block` is all of it so far and replaces what was (PV-14).
+
+    The first one opens the block, `BlockStopped` closes it.
+    """
+
+    index: int
+    block: HostedBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +257,7 @@ class MessageStopped:
 ProviderEvent = (
     ResponseStarted
     | BlockStarted
+    | HostedUpdate
     | TextDelta
     | ThinkingDelta
     | ThinkingSealed
@@ -219,7 +323,7 @@ class StreamedMessage:
     __slots__ = ("_blocks", "_open", "complete", "model", "response_id", "stop_reason", "usage")
 
     def __init__(self) -> None:
-        self._blocks: dict[int, _Open] = {}
+        self._blocks: dict[int, _Open | _Hosted] = {}
         self._open: set[int] = set()
         self.complete = False
         self.response_id: str | None = None
@@ -244,6 +348,8 @@ class StreamedMessage:
                     raise ValueError(f"block {event.index} started twice")
                 self._blocks[event.index] = _Open(event)
                 self._open.add(event.index)
+            case HostedUpdate():
+                self._update_hosted(event)
             case ThinkingSealed():
                 self._block(event.index, "thinking").sealed = event
             case BlockStopped(index):
@@ -260,6 +366,16 @@ class StreamedMessage:
                     raise ValueError(f"the message ended inside block {min(self._open)}")
                 self.complete = True
 
+    def _update_hosted(self, event: HostedUpdate) -> None:
+        known = self._blocks.get(event.index)
+        if known is None:
+            self._blocks[event.index] = _Hosted(event.block)
+            self._open.add(event.index)
+        elif isinstance(known, _Hosted) and event.index in self._open:
+            known.content = event.block
+        else:
+            raise ValueError(f"an update for block {event.index}, which is not an open hosted one")
+
     def message(self) -> Message:
         """The assistant message so far, blocks in index order; empty text blocks are left out."""
         blocks = [self._blocks[index].block() for index in sorted(self._blocks)]
@@ -269,9 +385,21 @@ class StreamedMessage:
         block = self._blocks.get(index)
         if block is None or index not in self._open:
             raise ValueError(f"a delta for block {index}, which is not open")
+        if isinstance(block, _Hosted):
+            raise ValueError(f"a {kind} delta for a hosted block")
         if block.start.kind != kind:
             raise ValueError(f"a {kind} delta for a {block.start.kind} block")
         return block
+
+
+class _Hosted:
+    __slots__ = ("content",)
+
+    def __init__(self, content: HostedBlock) -> None:
+        self.content = content
+
+    def block(self) -> ContentBlock:
+        return self.content
 
 
 class _Open:
@@ -297,8 +425,15 @@ class _Open:
                 redacted=sealed.redacted,
             )
         value, malformed = parse_tool_input(text)
+        start = self.start
         return ToolUse(
-            self.start.id or "", self.start.name or "", value, malformed=malformed, item_id=self.start.item_id
+            start.id or "",
+            start.name or "",
+            value,
+            malformed=malformed,
+            item_id=start.item_id,
+            signature=start.signature,
+            provenance=start.provenance,
         )
 
 

@@ -13,8 +13,8 @@ from basis_daemon.runtime.providers.base import Request
 from basis_daemon.runtime.providers.endpoint import origin
 from basis_daemon.runtime.providers.errors import UnsupportedCapability
 
-WireName = Literal["responses", "chat_completions"]
-WireChoice = Literal["responses", "chat_completions", "auto"]
+WireName = Literal["responses", "chat_completions", "anthropic_messages", "gemini_generate_content"]
+WireChoice = WireName | Literal["auto"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,23 @@ class Capabilities:
     """What requests may ask for (2.2). A request for anything else fails ahead of all traffic (PV-3)."""
 
     model_listing: bool = True
+    streaming: bool = True
+    websockets: bool = False
     tool_calls: bool = True
     images: bool = True
+    history_compaction: bool = False
+    memory_summarization: bool = False
+    deferred_tools: bool = False
+    hosted_tool_search: bool = False
+    hosted_web_search: bool = False
+    image_generation: bool = False
     reasoning_effort: bool = True
+    reports_reasoning_tokens: bool = False
+    reports_thoughts_tokens: bool = False
+    structured_tool_results: bool = False
+    embeddings: bool = False
+    structured_output: bool = True
+    """Whether an answer can be held to a JSON schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

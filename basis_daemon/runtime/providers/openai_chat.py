@@ -109,4 +109,4 @@ def map_stream(request: Request, definition: ProviderDefinition, target: Target)
 
 # --- the list of models: `read_models`, as on the other wire of the same vendor ---------------------------------------
 
-CHAT = Wire("chat_completions", "v1/chat/completions", build_body, map_stream, read_models)
+CHAT = Wire("chat_completions", lambda _: "v1/chat/completions", "v1/models", {}, build_body, map_stream, read_models)

@@ -12,6 +12,7 @@ from basis_daemon.runtime.messages import ContentBlock, Image, Text, ToolResult
 from basis_daemon.runtime.providers.base import ModelInfo
 from basis_daemon.runtime.providers.definition import ProviderDefinition
 from basis_daemon.runtime.providers.errors import InvalidRequest, MalformedStream
+from basis_daemon.runtime.providers.wire import ModelPage, newest_first
 
 ERROR_PREFIX = "Error: "
 """Ahead of the text of a failed tool call: these wires have no field for it (PV-22)."""
@@ -45,7 +46,7 @@ def refuse_images(role: str, blocks: list[ContentBlock]) -> None:
         raise InvalidRequest(f"an image can only be part of a user message, not of one by {role}")
 
 
-def read_models(body: bytes, definition: ProviderDefinition) -> list[ModelInfo]:
+def read_models(body: bytes, definition: ProviderDefinition) -> ModelPage:
     """The models of a `GET v1/models` answer, newest first; those of unknown age last, by id (RT-30, RT-32)."""
     try:
         rows = msgspec.json.decode(body, type=_Listing).data
@@ -54,7 +55,7 @@ def read_models(body: bytes, definition: ProviderDefinition) -> list[ModelInfo]:
     models = [_model(row, definition) for row in rows if isinstance(row.get("id"), str)]
     if definition.is_vendor and definition.id == "openai":
         models = [model for model in models if not _NO_CONVERSATION.search(model.id)]
-    return sorted(models, key=lambda model: (model.created_at is None, -(model.created_at or 0), model.id))
+    return ModelPage(newest_first(models))
 
 
 def _model(row: dict[str, Any], definition: ProviderDefinition) -> ModelInfo:

@@ -8,7 +8,19 @@ from typing import Any
 
 import msgspec
 
-from basis_daemon.runtime.messages import ContentBlock, Image, Message, Provenance, Text, Thinking, ToolResult, ToolUse
+from basis_daemon.runtime.messages import (
+    ContentBlock,
+    HostedToolSearch,
+    HostedWebSearch,
+    Image,
+    ImageGeneration,
+    Message,
+    Provenance,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+)
 from basis_daemon.runtime.providers.base import (
     Request,
 )
@@ -110,6 +122,8 @@ def _item(block: ContentBlock, is_sealed: bool) -> Json:
             }
         case Text() | Image():
             raise AssertionError("prose is not an item of its own")
+        case HostedToolSearch() | HostedWebSearch() | ImageGeneration():
+            raise AssertionError("this wire asks for no hosted tool yet")
 
 
 def _is_replayable(block: Thinking, here: Provenance) -> bool:
@@ -137,4 +151,4 @@ def map_stream(request: Request, definition: ProviderDefinition, target: Target)
 
 # --- the list of models: `read_models`, as on the other wire of the same vendor --------------------------------------
 
-RESPONSES = Wire("responses", "v1/responses", build_body, map_stream, read_models)
+RESPONSES = Wire("responses", lambda _: "v1/responses", "v1/models", {}, build_body, map_stream, read_models)

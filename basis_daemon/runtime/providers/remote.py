@@ -5,7 +5,7 @@ network; this joins them.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -32,10 +32,11 @@ from basis_daemon.runtime.providers.errors import (
 from basis_daemon.runtime.providers.failures import Target, names_model
 from basis_daemon.runtime.providers.http import Call, HttpPool, drain, fetch_json, open_stream
 from basis_daemon.runtime.providers.sse import SseParser
-from basis_daemon.runtime.providers.wire import Wire
+from basis_daemon.runtime.providers.wire import Wire, newest_first
 
 WIRES: dict[WireName, Wire] = {"responses": openai_responses.RESPONSES, "chat_completions": openai_chat.CHAT}
-MODELS_PATH = "v1/models"
+MAX_MODEL_PAGES = 100
+"""Pages of a list of models that are read (PV-1)."""
 NO_LIMITS = Limits()
 
 
@@ -98,7 +99,7 @@ class RemoteProvider:
         """One attempt over `wire`."""
         require(self._definition, request)
         body = wire.build_body(request, self._definition)
-        call = await self._call("POST", wire.path, wire.name)
+        call = await self._call("POST", wire.path(request), wire.name)
         call = replace(call, body=body, idle_timeout_s=self._definition.idle_timeout_s)
         parser, mapper = SseParser(), wire.map_stream(request, self._definition, call.target)
         async with open_stream(self._pool, call) as chunks:
@@ -130,12 +131,20 @@ class RemoteProvider:
 
     async def _models(self) -> list[ModelInfo]:
         wire = WIRES[self._wire or "chat_completions"]
-        body = await fetch_json(self._pool, await self._call("GET", MODELS_PATH, wire.name))
-        return wire.read_models(body, self._definition)
+        models: list[ModelInfo] = []
+        query: Mapping[str, str] | None = wire.models_query
+        for _ in range(MAX_MODEL_PAGES):
+            body = await fetch_json(self._pool, await self._call("GET", wire.models_path, wire.name, query))
+            page = wire.read_models(body, self._definition)
+            models += page.models
+            query = page.next_query
+            if query is None:
+                break
+        return newest_first(models)
 
     # --- requests
 
-    async def _call(self, method: str, path: str, wire: WireName) -> Call:
+    async def _call(self, method: str, path: str, wire: WireName, query: Mapping[str, str] | None = None) -> Call:
         """Address and authorise a request. The key goes to the definition's own origin and nowhere else (PV-62)."""
         definition = self._definition
         credentials = await self._credentials.credentials()
@@ -150,7 +159,7 @@ class RemoteProvider:
                 refuse_plaintext(definition.base_url)
             except InvalidBaseUrl as error:
                 raise InvalidRequest(str(error), hint=error.hint) from error
-        query = dict(definition.query)
+        query = {**definition.query, **(query or {})}
         if definition.auth.kind == "query_param" and credentials.key:
             query[definition.auth.name] = credentials.key.reveal()
         target = Target(

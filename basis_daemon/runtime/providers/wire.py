@@ -3,7 +3,7 @@
 Owns the shape, and the batching of events that all mappers share. Adapters: `openai_responses.py`, `openai_chat.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,14 +36,30 @@ class StreamMapper(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ModelPage:
+    """One page of a list of models; `next_query` asks for the next one, `None` when there is none."""
+
+    models: list[ModelInfo]
+    next_query: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Wire:
     """One adapter: where it posts, and its three functions."""
 
     name: WireName
-    path: str
+    path: Callable[[Request], str]
+    """Below the base URL; may carry a query."""
+    models_path: str
+    models_query: Mapping[str, str]
     build_body: Callable[[Request, ProviderDefinition], bytes]
     map_stream: Callable[[Request, ProviderDefinition, Target], StreamMapper]
-    read_models: Callable[[bytes, ProviderDefinition], list[ModelInfo]]
+    read_models: Callable[[bytes, ProviderDefinition], ModelPage]
+
+
+def newest_first(models: list[ModelInfo]) -> list[ModelInfo]:
+    """By age, newest first; those of unknown age last, by id (RT-30)."""
+    return sorted(models, key=lambda model: (model.created_at is None, -(model.created_at or 0), model.id))
 
 
 Delta = type[TextDelta] | type[ThinkingDelta] | type[ToolInputDelta]

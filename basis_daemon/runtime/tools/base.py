@@ -48,6 +48,15 @@ class ToolSpec:
     approval: ApprovalCategory = "default"
     timeout_s: float | None = None
     """Seconds one call may take; `None` has no limit of its own."""
+    output_schema: dict[str, Json] | None = None
+    strict: bool | None = None
+    kind: Literal["function", "hosted_web_search", "image_generation"] = "function"
+    """Other kinds than `function` are run by the provider and never reach `execute`."""
+    loading: Literal["immediate", "deferred"] = "immediate"
+    durability: Literal["ephemeral", "persistent", "replay_safe"] = "ephemeral"
+    options: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    terminal: bool = False
+    """Whether a call of it is the turn's typed output and ends the turn (3.11)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +122,8 @@ class ToolOutput:
     summary: str | None = None
     diff: tuple[FileDiff, ...] = ()
     details: Json = None
+    terminate: bool = False
+    """Whether the turn ends once this round's results are committed (AG-14)."""
 
 
 class ToolError(BasisError):
