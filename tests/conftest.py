@@ -14,7 +14,9 @@ from pathlib import Path
 import blockbuster.blockbuster as blockbuster_module
 import pytest
 
+from support.daemon import DaemonProcess
 from support.loop_exemptions import MAY_BLOCK
+from support.model_server import ModelServer
 
 SCANNED_PACKAGES = ("basis_daemon", "basis_protocol", "basis_client")
 """Packages whose code runs on an event loop."""
@@ -129,3 +131,24 @@ def unblocked_loop(
         loop_guard.deactivate()
     if seen:
         pytest.fail("the event loop was blocked (tests/support/loop_exemptions.py):\n" + "\n".join(sorted(set(seen))))
+
+
+@pytest.fixture
+def stopped_daemon(clean_environment: Path, request: pytest.FixtureRequest) -> Iterator[DaemonProcess]:
+    """A daemon's places, with nothing running on them yet. Its log is shown when the test fails."""
+    daemon = DaemonProcess(clean_environment / "data")
+    yield daemon
+    daemon.close()
+    request.node.add_report_section("call", "daemon.log", daemon.log[-20_000:])
+
+
+@pytest.fixture
+def daemon(stopped_daemon: DaemonProcess) -> DaemonProcess:
+    return stopped_daemon.start()
+
+
+@pytest.fixture
+def model() -> Iterator[ModelServer]:
+    """A scripted model that daemons reach over HTTP."""
+    with ModelServer() as server:
+        yield server

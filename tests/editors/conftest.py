@@ -1,4 +1,4 @@
-"""Fixtures of the editors' tests: a real daemon, a scripted model, a repository, and Neovims to be."""
+"""Fixtures of the editors' tests: a repository, an editor's environment, and Neovims to be."""
 
 import os
 import sys
@@ -17,29 +17,14 @@ OpenNvim = Callable[..., Nvim]
 
 
 @pytest.fixture
-def stopped_daemon(clean_environment: Path, request: pytest.FixtureRequest) -> Iterator[DaemonProcess]:
-    """A daemon's places, with nothing running on them yet. Its log is shown when the test fails."""
-    daemon = DaemonProcess(clean_environment / "data")
-    yield daemon
-    daemon.close()
-    # An editor of the test may have started another one.
-    with suppress(OSError, EOFError), RawClient(daemon.socket) as client:
+def stopped_daemon(stopped_daemon: DaemonProcess) -> Iterator[DaemonProcess]:
+    """As everywhere; a daemon that an editor of the test has started on these places ends too."""
+    yield stopped_daemon
+    stopped_daemon.close()
+    with suppress(OSError, EOFError), RawClient(stopped_daemon.socket) as client:
         client.initialize()
         client.call("basis/daemon/stop", {"mode": "now"})
         client.is_closed_by_daemon()
-    request.node.add_report_section("call", "daemon.log", daemon.log[-20_000:])
-
-
-@pytest.fixture
-def daemon(stopped_daemon: DaemonProcess) -> DaemonProcess:
-    return stopped_daemon.start()
-
-
-@pytest.fixture
-def model() -> Iterator[ModelServer]:
-    """A scripted model that daemons reach over HTTP."""
-    with ModelServer() as server:
-        yield server
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """A client that was written from the protocol page alone, against a real daemon and a scripted model."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,6 @@ from interaction.behaviours import behaviour
 from support.daemon import DaemonProcess
 from support.model_server import ModelServer, calls, says, tool
 from support.raw_client import RawClient, Refused
-
-
-@pytest.fixture
-def model() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        yield server
 
 
 def open_session(client: RawClient, repository: Path, model: ModelServer) -> str:

@@ -1,15 +1,15 @@
-"""Fixtures of the server's tests: a real daemon process with a scripted model, and the daemon's own task group."""
+"""Fixtures of the server's tests: a repository, sessions in it, and the daemon's own task group."""
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from basis_daemon.server.work import Work
-from support.daemon import DaemonProcess, OpenSession
+from support.daemon import OpenSession
 from support.model_server import ModelServer
 from support.raw_client import RawClient
 
@@ -18,27 +18,6 @@ from support.raw_client import RawClient
 def data_dir(clean_environment: Path) -> Path:
     """A data directory short enough for a socket below it."""
     return clean_environment / "data"
-
-
-@pytest.fixture
-def stopped_daemon(data_dir: Path, request: pytest.FixtureRequest) -> Iterator[DaemonProcess]:
-    """A daemon's places, with nothing running on them yet. Its log is shown when the test fails."""
-    daemon = DaemonProcess(data_dir)
-    yield daemon
-    daemon.close()
-    request.node.add_report_section("call", "daemon.log", daemon.log[-20_000:])
-
-
-@pytest.fixture
-def daemon(stopped_daemon: DaemonProcess) -> DaemonProcess:
-    return stopped_daemon.start()
-
-
-@pytest.fixture
-def model() -> Iterator[ModelServer]:
-    """A scripted model that daemons reach over HTTP."""
-    with ModelServer() as server:
-        yield server
 
 
 @pytest.fixture
