@@ -97,8 +97,8 @@ def _absorb_steering(turn: Turn) -> bool:
 
 async def _run_calls(turn: Turn, calls: list[ToolUse]) -> None:
     turn.calls.announce(calls)
-    results, details = await turn.calls.run(calls)
-    turn.agent.commit("tool_exchange", Message("user", list(results)), turn.id, details=details)
+    done = await turn.calls.run(calls)
+    turn.agent.commit("tool_exchange", Message("user", list(done.results)), turn.id, details=done.details)
 
 
 def _feed_back_malformed(turn: Turn, calls: list[ToolUse], rounds: int) -> None:

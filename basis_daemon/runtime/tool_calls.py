@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,35 @@ class ToolHost:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnOutput:
+    """A turn's typed output (3.11): any JSON value, so that none is told from `null`."""
+
+    value: Json
+
+
+@dataclass(frozen=True, slots=True)
+class RoundResults:
+    """What one round of calls came to: `results` in call order, their `details` by call id."""
+
+    results: list[ToolResult]
+    details: dict[str, Any] = field(default_factory=dict[str, Any])
+    terminate: bool = False
+    """Whether the turn ends once these are committed (AG-14)."""
+    output: TurnOutput | None = None
+    """What an accepted call of a terminal tool gave (AG-46)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """One call's part of a round."""
+
+    result: ToolResult
+    details: dict[str, Any] | None = None
+    terminate: bool = False
+    output: TurnOutput | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CallRound:
     """The calls of one assistant message and everything needed to carry them out."""
 
@@ -92,22 +121,27 @@ class CallRound:
     meter: Meter
     emit: Callable[[AnyEvent], None]
 
-    async def run(self, calls: Sequence[ToolUse]) -> tuple[list[ToolResult], dict[str, Any]]:
-        """Carry out `calls`; results come in call order, with their details by call id.
+    async def run(self, calls: Sequence[ToolUse]) -> RoundResults:
+        """Carry out `calls`. Results already known from before a restart are not produced again.
 
-        Results already known from before a restart are not produced again. Raises `ToolBudgetExceeded`.
+        The first call of a terminal tool is the last one carried out (AG-46). Raises `ToolBudgetExceeded`.
         """
         fresh = [call for call in calls if self.agent.known_result(call.id) is None]
         self.meter.admit_calls(len(fresh))
-        results: dict[str, ToolResult] = {}
-        details: dict[str, Any] = {}
         calls, refused = self._within_limit(calls)
+        outcomes: list[CallResult] = []
         for group in _groups(calls, self._is_parallel):
-            for call, output in zip(group, await self._run_group(group, last=group[-1] is calls[-1]), strict=True):
-                results[call.id], call_details = output
-                if call_details is not None:
-                    details[call.id] = call_details
-        return [*(results[call.id] for call in calls), *refused], details
+            outcomes += await self._run_group(group, last=group[-1] is calls[-1])
+            if self._is_terminal(group[-1]):
+                break
+        text = "Not run: the call before it ended the message's work."
+        refused = [*(self._refuse(call, text) for call in calls[len(outcomes) :]), *refused]
+        return RoundResults(
+            results=[*(outcome.result for outcome in outcomes), *refused],
+            details={outcome.result.tool_use_id: outcome.details for outcome in outcomes if outcome.details},
+            terminate=any(outcome.terminate for outcome in outcomes),
+            output=next((outcome.output for outcome in outcomes if outcome.output), None),
+        )
 
     def announce(self, calls: Sequence[ToolUse]) -> None:
         """Emit `tool_queued` for every call."""
@@ -152,14 +186,18 @@ class CallRound:
 
     def _is_parallel(self, call: ToolUse) -> bool:
         tool = self.host.resolve(call.name, self.limits)
-        return tool is not None and tool.spec.execution == "read_only_parallel"
+        return tool is not None and tool.spec.execution == "read_only_parallel" and not tool.spec.terminal
 
-    async def _run_group(self, group: Sequence[ToolUse], *, last: bool) -> list[tuple[ToolResult, Any]]:
+    def _is_terminal(self, call: ToolUse) -> bool:
+        tool = self.host.resolve(call.name, self.limits)
+        return tool is not None and tool.spec.terminal
+
+    async def _run_group(self, group: Sequence[ToolUse], *, last: bool) -> list[CallResult]:
         if len(group) == 1:
             return [await self._run_call(group[0], keep=not last)]
         slots = asyncio.Semaphore(MAX_PARALLEL_CALLS)
 
-        async def bounded(call: ToolUse) -> tuple[ToolResult, Any]:
+        async def bounded(call: ToolUse) -> CallResult:
             async with slots:
                 return await self._run_call(call, keep=False)
 
@@ -167,12 +205,12 @@ class CallRound:
             running = [tasks.create_task(bounded(call)) for call in group]
         return [task.result() for task in running]
 
-    async def _run_call(self, call: ToolUse, *, keep: bool) -> tuple[ToolResult, Any]:
+    async def _run_call(self, call: ToolUse, *, keep: bool) -> CallResult:
         """One call through the whole pipeline. `keep` logs its outcome at once, for a round that goes on."""
         known = self.agent.known_result(call.id)
         if known is not None:
             self._completed(call, known, ToolOutput(known.content, is_error=known.is_error), started_at=None)
-            return known, None
+            return CallResult(known)
         started_at = time.monotonic()
         try:
             output, durable = await self._attempt(call)
@@ -193,7 +231,12 @@ class CallRound:
                 )
             )
         self._completed(call, result, output, started_at=started_at, result_id=result_id)
-        return result, _details(output, result_id)
+        return CallResult(
+            result,
+            _details(output, result_id),
+            terminate=output.terminate and not output.is_error,
+            output=TurnOutput(output.details) if self._is_terminal(call) and not output.is_error else None,
+        )
 
     async def _attempt(self, call: ToolUse) -> tuple[ToolOutput, bool]:
         """The call's output, and whether it was consequential and did run."""

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 from basis_daemon.errors import BasisError
 from basis_daemon.processes import CommandOutput, CommandRequest, Executor
+from basis_daemon.runtime.delegation import AgentOperations
 from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_protocol.content import CallPreview, FileDiff, Preview
@@ -78,6 +79,8 @@ class ToolContext:
     files: "FileLedger | None" = None
     prepared: "CallPreparation | None" = None
     """While the call runs: what was shown of it, and allowed."""
+    agent: AgentOperations | None = None
+    """What the call may do to its agent; `None` outside an agent's turn."""
 
     async def run_command(self, command: str, *, timeout_s: float | None = None) -> CommandOutput:
         """Run a shell command under the policy. Raises `PolicyDenied` when commands are switched off."""
