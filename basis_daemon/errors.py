@@ -17,7 +17,10 @@ stays inside the runtime and becomes a `RunReport`.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
+
+Category = Literal["retryable", "terminal", "degraded"]
+"""What a failure says about what comes next: trying again may help, it won't, or something was not kept (RT-37)."""
 
 
 class BasisError(Exception):
@@ -29,6 +32,11 @@ class BasisError(Exception):
         super().__init__(message)
         self.hint = hint
         self.details = dict(details or {})
+
+    @property
+    def category(self) -> Category:
+        """What may be done about it (RT-37)."""
+        return "terminal"
 
 
 class UsageError(BasisError):
@@ -120,6 +128,10 @@ class StoreError(BasisError):
     """An operation on the store failed; names the operation and the path (ST-28)."""
 
     kind = "store"
+
+    @property
+    def category(self) -> Category:
+        return "degraded"
 
 
 class LegacyStore(StoreError):
@@ -231,10 +243,9 @@ class NoModelsAvailable(ProviderSetupError):
 
 
 class RunFailure(BasisError):
-    """How a turn fails. `recoverable` is true when trying again may work (RT-37)."""
+    """How a turn fails."""
 
     kind = "run_failed"
-    recoverable: ClassVar[bool] = False
 
 
 class Cancelled(RunFailure):

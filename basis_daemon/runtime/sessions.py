@@ -22,7 +22,6 @@ from basis_daemon.runtime.loop import run_turn
 from basis_daemon.runtime.permissions import Approver, Authorizer, Permissions, SessionAnswers
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.providers.base import Effort, ModelInfo, Provider
-from basis_daemon.runtime.providers.errors import ProviderError
 from basis_daemon.runtime.store.base import PromptAccepted, TurnEnded, TurnStatus
 from basis_daemon.runtime.tool_calls import CallRound, ToolHost
 from basis_daemon.runtime.turn import Turn
@@ -107,7 +106,7 @@ class Session:
             failure = await _run_bounded(turn)
             outcome = _outcome(turn, failure)
             if failure is not None and outcome.status == "error":
-                recoverable = isinstance(failure, ProviderError) and failure.is_transient
+                recoverable = failure.category == "retryable"
                 emit(ErrorEvent(message=outcome.error or "", recoverable=recoverable))
             self._fall_back(turn, outcome.status)
             self.agent.end_turn(outcome)

@@ -75,6 +75,8 @@ class ProviderDefinition:
     retry: RetryPolicy = RetryPolicy()
     idle_timeout_s: float = 300.0
     """Silence on a stream after which it counts as dead (PV-18)."""
+    max_concurrent: int = 16
+    """Requests of one key that may be under way at once; more wait their turn (`governor.py`)."""
     allow_plaintext: bool = False
     """Whether a key may travel over http:// to another machine (PV-63)."""
     is_vendor: bool = False
@@ -92,6 +94,8 @@ class Credentials:
 
     key: Secret | None = None
     headers: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
+    source: str | None = None
+    """Where the key was found, in a person's words: a variable, a file, the keyring. Shown when it is refused."""
 
     def secrets(self) -> list[Secret]:
         return [*([self.key] if self.key else []), *self.headers.values()]

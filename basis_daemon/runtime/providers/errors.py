@@ -6,7 +6,7 @@ Owns the kinds and the transient rule. Server text in a message is cut to 2 KiB 
 
 from typing import ClassVar
 
-from basis_daemon.errors import RunFailure
+from basis_daemon.errors import Category, RunFailure
 
 MAX_BODY_IN_MESSAGE = 2048
 """Bytes of a server's own words that may stand in an error message."""
@@ -42,6 +42,10 @@ class ProviderError(RunFailure):
     @property
     def is_transient(self) -> bool:
         return self.transient
+
+    @property
+    def category(self) -> Category:
+        return "retryable" if self.is_transient else "terminal"
 
 
 class TransportError(ProviderError):
