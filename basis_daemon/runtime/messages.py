@@ -4,6 +4,7 @@ Every type is a frozen msgspec struct that can be written as JSON and read back 
 values only, which can form no cycle, so the garbage collector is told to leave them alone (`gc=False`).
 """
 
+import base64
 from typing import Any, Literal
 
 import msgspec
@@ -74,6 +75,11 @@ class ToolResult(Block, frozen=True, gc=False, tag="tool_result"):
         """The content as text: itself, or compact JSON for structured content (PV-7)."""
         return self.content if isinstance(self.content, str) else msgspec.json.encode(self.content).decode()
 
+    @property
+    def byte_len(self) -> int:
+        """Bytes of UTF-8 the content takes (PV-7)."""
+        return len(self.as_text().encode())
+
 
 class HostedToolSearch(Block, frozen=True, gc=False, tag="hosted_tool_search"):
     """A search for deferred tools that the provider ran itself. Each update replaces the whole block (PV-14)."""
@@ -114,8 +120,27 @@ class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         """All text blocks, concatenated (PV-4)."""
         return "".join(block.text for block in self.content if isinstance(block, Text))
 
+    def display_text(self) -> str:
+        """All text, tool results included, a line apart: what a summary is made from (PV-4)."""
+        parts = (
+            block.text if isinstance(block, Text) else block.as_text()
+            for block in self.content
+            if isinstance(block, Text | ToolResult)
+        )
+        return "\n".join(part for part in parts if part)
+
     def tool_uses(self) -> list[ToolUse]:
         return [block for block in self.content if isinstance(block, ToolUse)]
+
+
+def image_bytes(media_type: str, data: bytes) -> Image:
+    """An image block from bytes (PV-6)."""
+    return Image(media_type=media_type, data=base64.b64encode(data).decode())
+
+
+def image_url(url: str) -> Image:
+    """An image block from an address; not every provider takes one."""
+    return Image(url=url)
 
 
 def user(*content: ContentBlock | str) -> Message:

@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from basis_daemon.errors import UsageError
+from basis_daemon.runtime.artifacts import CompactionSummary, DelegationArtifact, DelegationEdge
 from basis_daemon.runtime.messages import Message, ToolResult, ToolUse
 
 EntryKind = Literal[
@@ -32,10 +34,33 @@ def new_entry_id() -> str:
     return f"entry-{time.time_ns():x}-{next(_counter):x}{os.urandom(2).hex()}"
 
 
+class BranchError(UsageError):
+    """The conversation can't be carried on from where it was asked to be (AG-40). Nothing has changed."""
+
+    kind = "branch"
+
+
+class UnknownEntry(BranchError):
+    kind = "unknown_entry"
+
+
+class BrokenChain(BranchError):
+    """An entry continues one that does not exist, or is its own ancestor."""
+
+    kind = "broken_chain"
+
+
+class NotABranchPoint(BranchError):
+    """The entry is inside an exchange: a call would be left without its result (AG-29)."""
+
+    kind = "not_a_branch_point"
+
+
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """One entry. `details` is opaque JSON by tool call id, never sent to a provider (TL-3)."""
 
-    id: str
+    id: str = ""
+    """Empty only in a log that was written without ids: see `identified`."""
     parent_id: str | None = None
     kind: EntryKind
     message: Message
@@ -43,18 +68,43 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=Fa
     at_ms: int = 0
     message_id: str | None = None
     details: dict[str, Any] = {}
+    delegation: DelegationArtifact | None = None
+    edge: DelegationEdge | None = None
+    summary: CompactionSummary | None = None
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether providers are sent the message. What a subagent was asked and said stands in the call already."""
+        return self.edge is None or self.edge.kind != "subagent"
+
+
+def identified(entry: Entry, number: int, previous: str | None) -> Entry:
+    """`entry` with an id and a parent, if it was written without (AG-41): the same ones at every load, since what is
+    said later refers to them. `number` is its place in the log."""
+    if entry.id:
+        return entry
+    return msgspec.structs.replace(entry, id=f"entry-0-{number:x}", parent_id=entry.parent_id or previous)
+
+
+_SPOKEN = ("user_turn", "assistant_turn")
 
 
 class Transcript:
-    """All entries ever said, and which of them are the conversation now. Not thread-safe."""
+    """All entries ever said, and which of them are the conversation now. Not thread-safe.
+
+    What a round needs of it costs the same however long the conversation is.
+    """
 
     def __init__(self, entries: Iterable[Entry] = (), *, leaf: str | None = None) -> None:
+        """Raises `BranchError` kinds when `leaf` can't be reached."""
         self._by_id: dict[str, Entry] = {}
         self._path: list[Entry] = []
+        self._messages: list[Message] = []
+        self._spoken = 0
         for entry in entries:
             self._by_id[entry.id] = entry
         if leaf is not None:
-            self._path = self._chain(leaf)
+            self._follow(self._chain(leaf))
 
     def __len__(self) -> int:
         """Entries on the active path."""
@@ -84,6 +134,20 @@ class Transcript:
         """Every entry, on the path or off it, in the order they were said."""
         return iter(self._by_id.values())
 
+    @property
+    def spoken(self) -> int:
+        """Messages of a person or a model on the active path."""
+        return self._spoken
+
+    def archived(self) -> list[Entry]:
+        """Every entry off the path, in the order they were said (AG-39)."""
+        path = {entry.id for entry in self._path}
+        return [entry for entry in self._by_id.values() if entry.id not in path]
+
+    def children(self, entry_id: str | None) -> list[Entry]:
+        """What continues an entry, on the path or off it; `None` asks for the beginnings."""
+        return [entry for entry in self._by_id.values() if entry.parent_id == entry_id]
+
     def append(self, entry: Entry) -> None:
         """Make `entry` the new leaf. Its `parent_id` must be the present leaf."""
         if entry.parent_id != self.leaf_id:
@@ -91,21 +155,35 @@ class Transcript:
         if entry.id in self._by_id:
             raise ValueError(f"entry {entry.id} is in the conversation already")
         self._by_id[entry.id] = entry
-        self._path.append(entry)
+        self._extend(entry)
+
+    def check_branch_point(self, entry_id: str) -> None:
+        """Raises `UnknownEntry`, and `NotABranchPoint` where a call would be orphaned or an edge cut (AG-40, BR-2)."""
+        entry = self._by_id.get(entry_id)
+        if entry is None:
+            raise _unknown(entry_id)
+        if entry.kind in ("delegation_request", "delegation_result"):
+            raise NotABranchPoint(f"entry {entry_id} belongs to work that was handed on; choose the one before it")
+        if entry.message.role == "assistant" and entry.message.tool_uses():
+            raise NotABranchPoint(f"entry {entry_id} waits for results of its calls; choose the one before or after it")
 
     def move_to(self, entry_id: str | None) -> int:
         """Make an entry of the tree the leaf (`None` empties the path). Returns how many entries left the path (AG-39).
 
-        Raises `KeyError` for an unknown entry, `ValueError` for a broken chain; then nothing has changed.
+        Raises `UnknownEntry` and `BrokenChain`; then nothing has changed.
         """
+        for left, entry in enumerate(reversed(self._path)):
+            if entry.id == entry_id:  # a way back: most are short
+                self._shorten(left)
+                return left
         before = {entry.id for entry in self._path}
         path = self._chain(entry_id) if entry_id is not None else []
-        self._path = path
+        self._follow(path)
         return len(before - {entry.id for entry in path})
 
     def messages(self) -> list[Message]:
-        """The active path as provider messages."""
-        return [entry.message for entry in self._path]
+        """The active path as provider messages, in a list of the caller's own (AG-43: wires merge what they must)."""
+        return self._messages.copy()
 
     def pending_calls(self) -> list[ToolUse]:
         """Calls of the last assistant message that have no result yet, in order (AG-29)."""
@@ -122,20 +200,42 @@ class Transcript:
             if isinstance(block, ToolResult)
         }
 
+    def _follow(self, path: list[Entry]) -> None:
+        self._path, self._messages, self._spoken = [], [], 0
+        for entry in path:
+            self._extend(entry)
+
+    def _extend(self, entry: Entry) -> None:
+        self._path.append(entry)
+        self._spoken += entry.kind in _SPOKEN
+        if entry.is_sent:
+            self._messages.append(entry.message)
+
+    def _shorten(self, by: int) -> None:
+        for _ in range(by):
+            entry = self._path.pop()
+            self._spoken -= entry.kind in _SPOKEN
+            if entry.is_sent:
+                self._messages.pop()
+
     def _chain(self, leaf: str) -> list[Entry]:
         chain: list[Entry] = []
         seen: set[str] = set()
         at: str | None = leaf
         while at is not None:
             if at in seen:
-                raise ValueError(f"entry {at} is its own ancestor")
+                raise BrokenChain(f"entry {at} is its own ancestor")
             seen.add(at)
             entry = self._by_id.get(at)
             if entry is None and chain:
-                raise ValueError(f"entry {chain[-1].id} continues {at}, which does not exist")
+                raise BrokenChain(f"entry {chain[-1].id} continues {at}, which does not exist")
             if entry is None:
-                raise KeyError(f"there is no entry {at}")
+                raise _unknown(at)
             chain.append(entry)
             at = entry.parent_id
         chain.reverse()
         return chain
+
+
+def _unknown(entry_id: str) -> UnknownEntry:
+    return UnknownEntry(f"there is no entry {entry_id}", hint="the conversation's history lists its entries")

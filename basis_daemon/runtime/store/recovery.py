@@ -24,7 +24,7 @@ from basis_daemon.runtime.store.base import (
 )
 from basis_daemon.runtime.store.codec import LogLine, check_header, decode_lines
 from basis_daemon.runtime.store.disk import MAX_FILE_BYTES, Disk, failed, too_large
-from basis_daemon.runtime.transcript import Entry, Transcript
+from basis_daemon.runtime.transcript import BranchError, Entry, Transcript, identified
 
 KEPT_OUTCOMES = 64
 """Ended turns whose outcome a client may still ask for."""
@@ -65,7 +65,7 @@ class Replay:
     def feed(self, record: AnyLogRecord) -> None:
         # Entries are nearly all there is in a long log, so they come before the general match.
         if type(record) is EntryAdded:
-            entry = record.entry
+            entry = identified(record.entry, len(self._entries), self._leaf)
             self._entries.append(entry)
             self._leaf = entry.id
             if self._started_calls or self._finished_calls:
@@ -77,8 +77,8 @@ class Replay:
         """Raises `CorruptStore` when the active path is broken."""
         try:
             transcript = Transcript(self._entries, leaf=self._leaf)
-        except (KeyError, ValueError) as error:
-            raise CorruptStore(f"{path}: {error.args[0]}", details={"path": path}) from error
+        except BranchError as error:
+            raise CorruptStore(f"{path}: {error}", details={"path": path}) from error
         return LoadedConversation(
             record=record,
             transcript=transcript,
