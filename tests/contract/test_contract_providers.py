@@ -35,8 +35,8 @@ from basis_daemon.runtime.providers.errors import (
     MalformedStream,
     ProviderError,
     RetryableError,
+    ServerNotRunning,
     StreamCut,
-    TransportError,
 )
 from basis_daemon.runtime.providers.registry import ProviderChoice, ProviderRegistry
 from support.model_server import (
@@ -344,12 +344,13 @@ async def test_stream_cut_at_any_byte_never_looks_complete(talk, after: int) -> 
             await t.events()
 
 
-async def test_server_that_is_not_there_is_transient_and_named(talk, wire: Any) -> None:
+async def test_server_of_this_machine_that_is_not_running_is_named_and_not_tried_again(talk, wire: Any) -> None:
+    """2.11: whoever forgot to start it is told at once, not after five attempts."""
     async with talk() as t:
         await anyio.to_thread.run_sync(t.server.close)
-        with pytest.raises(TransportError, match=r"could not connect to http://127\.0\.0\.1:\d+") as caught:
+        with pytest.raises(ServerNotRunning, match=r"could not connect to http://127\.0\.0\.1:\d+") as caught:
             await t.events()
-        assert caught.value.is_transient
+        assert not caught.value.is_transient and "start" in (caught.value.hint or "")
 
 
 async def test_error_inside_the_stream_ends_it_with_its_own_words(talk) -> None:

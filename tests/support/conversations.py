@@ -16,6 +16,7 @@ from basis_daemon.runtime.messages import Message
 from basis_daemon.runtime.permissions import ApprovalAnswer, ApprovalRequest, Approver
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.providers.base import ModelInfo
+from basis_daemon.runtime.providers.governor import Governor
 from basis_daemon.runtime.providers.registry import ProviderChoice, ProviderRegistry
 from basis_daemon.runtime.runtime import ProviderSettings, Runtime
 from basis_daemon.runtime.sessions import Session, SessionOptions
@@ -107,7 +108,7 @@ def new_conversation(
     roster: Callable[[str], bool] = lambda name: True,
 ) -> Conversation:
     """A conversation whose model is `server`; with `resume`, the stored one of that id."""
-    providers = ProviderRegistry()
+    providers = ProviderRegistry(Governor(first_pause_s=0))
     choice = ProviderChoice("openai", Secret("key"), server.base_url, "chat_completions", None)
     options = SessionOptions(
         runtime_identifier=f"basis:{directory}",

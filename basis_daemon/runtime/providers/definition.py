@@ -75,7 +75,7 @@ class ProviderDefinition:
     retry: RetryPolicy = RetryPolicy()
     idle_timeout_s: float = 300.0
     """Silence on a stream after which it counts as dead (PV-18)."""
-    max_concurrent: int = 16
+    max_concurrent: int = 32
     """Requests of one key that may be under way at once; more wait their turn (`governor.py`)."""
     allow_plaintext: bool = False
     """Whether a key may travel over http:// to another machine (PV-63)."""

@@ -12,6 +12,10 @@ MAX_BODY_IN_MESSAGE = 2048
 """Bytes of a server's own words that may stand in an error message."""
 
 
+OVERLOADED = (429, 503, 529)
+"""Statuses that say: too much at the moment. 529 is Anthropic's."""
+
+
 def bounded(text: str, limit: int = MAX_BODY_IN_MESSAGE) -> str:
     """`text` without control characters, cut to `limit` bytes at a character boundary."""
     clean = "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
@@ -38,6 +42,8 @@ class ProviderError(RunFailure):
         self.status = status
         self.body = body
         self.retry_after_s = retry_after_s
+        self.held_s = 0.0
+        """Seconds for which the provider's lane holds back whoever tries again (`governor.py`)."""
 
     @property
     def is_transient(self) -> bool:
@@ -47,12 +53,31 @@ class ProviderError(RunFailure):
     def category(self) -> Category:
         return "retryable" if self.is_transient else "terminal"
 
+    @property
+    def asks_for_pause(self) -> bool:
+        """Whether everybody who uses the same key had better wait, and not this request alone."""
+        return self.is_transient and (self.status in OVERLOADED or self.retry_after_s is not None)
+
 
 class TransportError(ProviderError):
     """The connection could not be made, was cut, or was silent for too long."""
 
     kind = "provider_transport"
     transient = True
+
+
+class ServerNotRunning(TransportError):
+    """Nothing listens at an address of this machine. Trying again would only keep a person waiting."""
+
+    kind = "provider_not_running"
+    transient = False
+
+
+class UntrustedServer(TransportError):
+    """The server's certificate is signed by nobody this machine trusts."""
+
+    kind = "provider_untrusted"
+    transient = False
 
 
 class RetryableError(ProviderError):
@@ -76,6 +101,16 @@ class AuthenticationError(HttpError):
     """401 or 403: the key is missing, wrong or not allowed to do this."""
 
     kind = "auth_required"
+
+
+class QuotaExceeded(HttpError):
+    """A 429 that no waiting cures: the account has nothing left to spend."""
+
+    kind = "provider_quota_exceeded"
+
+    @property
+    def is_transient(self) -> bool:
+        return False
 
 
 class ContextLengthExceeded(ProviderError):

@@ -20,9 +20,12 @@ from basis_daemon.runtime.providers.errors import (
     HttpError,
     InvalidRequest,
     ProviderError,
+    QuotaExceeded,
     RetryableError,
+    ServerNotRunning,
     StreamCut,
     TransportError,
+    UntrustedServer,
     bounded,
 )
 
@@ -34,7 +37,13 @@ CONTEXT_MARKERS = (
 )
 """In the body of a 400 or 413: the request doesn't fit the model's window (PV-50)."""
 
-_TRANSIENT_CODE = re.compile(r"rate.?limit|overload|server_error|internal|unavailable|timeout|too_many_requests")
+QUOTA_MARKERS = ("insufficient_quota", "billing_hard_limit_reached")
+"""In the body of a 429: the account is spent, and no pause changes that."""
+WHAT_TO_DO_ABOUT_LENGTH = "start a new conversation, or choose a model that takes longer ones"
+
+_TRANSIENT_CODE = re.compile(r"server_error|internal|unavailable|timeout")
+_OVERLOAD_CODE = re.compile(r"rate.?limit|overload|too_many_requests|slow_down")
+_TRY_AGAIN_IN = re.compile(r"try again in (\d+(?:\.\d+)?)\s*(ms|s)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,8 @@ class Target:
     wire: str
     is_local: bool
     secrets: tuple[Secret, ...] = ()
+    key_source: str | None = None
+    """Where the key was found, in a person's words."""
 
     def clean(self, text: str) -> str:
         """A server's own words, fit to be shown."""
@@ -63,15 +74,23 @@ def from_status(target: Target, status: int, headers: Mapping[str, str], body: s
     error.status = status
     error.body = scrub(body, target.secrets)
     error.retry_after_s = retry_after(headers.get("retry-after"))
+    if error.hint is None and error.is_transient and error.retry_after_s:
+        error.hint = f"{target.label} asks to be left alone for {error.retry_after_s:.0f} s"
     return error
 
 
 def _by_status(target: Target, status: int, body: str, said: str) -> ProviderError:
     if status in (400, 413) and any(marker in body.lower() for marker in CONTEXT_MARKERS):
-        return ContextLengthExceeded(f"the request is too long for the model: {said}")
+        return ContextLengthExceeded(f"the request is too long for the model: {said}", hint=WHAT_TO_DO_ABOUT_LENGTH)
     if status in (401, 403):
-        hint = f"check the key configured for {target.provider}" if target.secrets else "this server wants a key"
-        return AuthenticationError(f"{target.label} refused the credentials ({status}): {said}", hint=hint)
+        return AuthenticationError(
+            f"{target.label} refused the credentials ({status}): {said}", hint=_what_to_do_about_the_key(target)
+        )
+    if status == 429 and any(marker in body for marker in QUOTA_MARKERS):
+        return QuotaExceeded(
+            f"{target.label} has nothing left for this key ({status}): {said}",
+            hint="look at the account's limits and billing; trying again does not help",
+        )
     if status in (404, 405) and not names_model(body):
         message = f"{target.label} has no {target.path} ({status}), where the {target.wire} wire is spoken: {said}"
         return HttpError(message, hint="check the base URL, or choose the other wire")
@@ -79,6 +98,14 @@ def _by_status(target: Target, status: int, body: str, said: str) -> ProviderErr
         message = f"{target.label} redirects to another address ({status}), which is not followed"
         return HttpError(message, hint="configure the final address as the base URL")
     return HttpError(f"{target.label} answered {status}: {said}")
+
+
+def _what_to_do_about_the_key(target: Target) -> str:
+    if not target.secrets:
+        return "this server wants a key"
+    return f"check the key configured for {target.provider}" + (
+        f", from {target.key_source}" if target.key_source else ""
+    )
 
 
 def names_model(body: str) -> bool:
@@ -127,12 +154,22 @@ def from_stream(target: Target, code: object, message: object) -> ProviderError:
     status = code if isinstance(code, int) else int(code) if isinstance(code, str) and code.isdigit() else None
     word = str(code or "").lower()
     if any(marker in f"{word} {said.lower()}" for marker in CONTEXT_MARKERS):
-        return ContextLengthExceeded(text, status=status)
+        return ContextLengthExceeded(text, status=status, hint=WHAT_TO_DO_ABOUT_LENGTH)
     if status in (401, 403):
-        return AuthenticationError(text, status=status)
+        return AuthenticationError(text, status=status, hint=_what_to_do_about_the_key(target))
+    if any(marker in word for marker in QUOTA_MARKERS):
+        return QuotaExceeded(text, status=status)
     if status is not None and 400 <= status < 600:
-        return HttpError(text, status=status)
+        return HttpError(text, status=status, retry_after_s=_named_delay(said))
+    if _OVERLOAD_CODE.search(word):
+        return RetryableError(text, status=429, retry_after_s=_named_delay(said))
     return RetryableError(text) if _TRANSIENT_CODE.search(word) else ProviderError(text)
+
+
+def _named_delay(said: str) -> float | None:
+    """Seconds a vendor asks to wait in its own words, where no header can (`Please try again in 1.898s.`)."""
+    found = _TRY_AGAIN_IN.search(said)
+    return None if found is None else float(found[1]) * (0.001 if found[2].lower() == "ms" else 1.0)
 
 
 # --- foreign exceptions ----------------------------------------------------------------------------------------------
@@ -171,9 +208,24 @@ def foreign_exceptions() -> tuple[type[Exception], ...]:
 
 def from_exception(target: Target, error: Exception) -> ProviderError:
     """The error one of the HTTP library's exceptions stands for. Its own text is left out: it may quote a URL."""
+    import ssl  # loaded by then
+
     table = _table()
     kind, sentence = next(table[ancestor] for ancestor in type(error).__mro__ if ancestor in table)
     hint = None
-    if target.is_local and "connect to" in sentence:
+    if _is_due_to(error, ssl.SSLCertVerificationError):
+        kind, sentence = UntrustedServer, "the certificate of {origin} is not trusted"
+        hint = "behind a proxy that opens TLS, or with an authority of your own, set SSL_CERT_FILE to its certificate"
+    elif target.is_local and kind is TransportError and "connect to" in sentence:
+        kind = ServerNotRunning if _is_due_to(error, ConnectionRefusedError) else kind
         hint = f"start {target.label}, or check the port"
     return kind(sentence.format(label=target.label, origin=target.origin), hint=hint)
+
+
+def _is_due_to(error: BaseException | None, kind: type[BaseException]) -> bool:
+    """Whether `kind` is among the causes the HTTP library's exceptions were raised from."""
+    for _ in range(10):
+        if error is None or isinstance(error, kind):
+            return error is not None
+        error = error.__cause__ or error.__context__
+    return False

@@ -20,12 +20,15 @@ from basis_daemon.runtime.providers.definition import (
     WireChoice,
 )
 from basis_daemon.runtime.providers.endpoint import normalise_base_url, refuse_plaintext
+from basis_daemon.runtime.providers.governor import Governor
 from basis_daemon.runtime.providers.http import HttpPool
 from basis_daemon.runtime.providers.remote import RemoteProvider
 
 _LOCAL = Capabilities(reasoning_effort=False)
 _NO_WAITING = RetryPolicy(max_attempts=1)
 """A server on this machine that refuses the connection isn't running; asking again only keeps a person waiting."""
+_LOCAL_REQUESTS = 4
+"""A server on one machine works on a few requests at once; those beyond wait where they can be seen waiting."""
 
 
 def openai_definition() -> ProviderDefinition:
@@ -51,6 +54,7 @@ def ollama_definition() -> ProviderDefinition:
         wire="auto",
         capabilities=_LOCAL,
         retry=_NO_WAITING,
+        max_concurrent=_LOCAL_REQUESTS,
     )
 
 
@@ -63,6 +67,7 @@ def lmstudio_definition() -> ProviderDefinition:
         wire="auto",
         capabilities=_LOCAL,
         retry=_NO_WAITING,
+        max_concurrent=_LOCAL_REQUESTS,
     )
 
 
@@ -119,10 +124,12 @@ def definition_of(choice: ProviderChoice) -> ProviderDefinition:
 
 
 class ProviderRegistry:
-    """All providers of a runtime. They share one pool of connections; equal choices share one provider."""
+    """All providers of a runtime. They share one pool of connections and one governor; equal choices share a
+    provider."""
 
-    def __init__(self) -> None:
+    def __init__(self, governor: Governor | None = None) -> None:
         self._pool = HttpPool()
+        self._governor = governor or Governor()
         self._registered: dict[str, Provider] = {}
         self._made: dict[tuple[str, Secret | None, str | None, str], Provider] = {}
 
@@ -138,7 +145,7 @@ class ProviderRegistry:
 
     def make(self, definition: ProviderDefinition, credentials: CredentialSource) -> Provider:
         """A provider of an embedder's own definition on the shared connections; `register` it to be found by id."""
-        return RemoteProvider(definition, credentials, self._pool)
+        return RemoteProvider(definition, credentials, self._pool, self._governor)
 
     def register(self, provider: Provider) -> None:
         """Offer a ready-made provider under its id; choices without a base URL that name it get it."""

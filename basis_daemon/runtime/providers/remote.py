@@ -30,6 +30,7 @@ from basis_daemon.runtime.providers.errors import (
     UnsupportedCapability,
 )
 from basis_daemon.runtime.providers.failures import Target, names_model
+from basis_daemon.runtime.providers.governor import Governor, LaneKey, Place
 from basis_daemon.runtime.providers.http import Call, HttpPool, drain, fetch_json, open_stream
 from basis_daemon.runtime.providers.sse import SseParser
 from basis_daemon.runtime.providers.wire import Wire, newest_first
@@ -43,10 +44,17 @@ NO_LIMITS = Limits()
 class RemoteProvider:
     """A `Provider` over HTTP. Holds no conversation: every request carries all of it, so agents can share one."""
 
-    def __init__(self, definition: ProviderDefinition, credentials: CredentialSource, pool: HttpPool) -> None:
+    def __init__(
+        self,
+        definition: ProviderDefinition,
+        credentials: CredentialSource,
+        pool: HttpPool,
+        governor: Governor | None = None,
+    ) -> None:
         self._definition = definition
         self._credentials = credentials
         self._pool = pool
+        self._governor = governor or Governor()
         self._wire: WireName | None = None if definition.wire == "auto" else definition.wire
 
     @property
@@ -96,13 +104,23 @@ class RemoteProvider:
                         raise
 
     async def _answer(self, wire: Wire, request: Request) -> AsyncGenerator[ProviderEvent]:
-        """One attempt over `wire`."""
+        """One attempt over `wire`, once it is this request's turn."""
         require(self._definition, request)
         body = wire.build_body(request, self._definition)
         call = await self._call("POST", wire.path(request), wire.name)
-        call = replace(call, body=body, idle_timeout_s=self._definition.idle_timeout_s)
+        lane = LaneKey(self.id, call.target.origin, call.target.secrets)
+        async with self._governor.place(lane, self._definition.max_concurrent, request.on_wait) as place:
+            if place.waited:  # a key may have been changed meanwhile
+                call = await self._call("POST", wire.path(request), wire.name)
+            call = replace(call, body=body, idle_timeout_s=self._definition.idle_timeout_s)
+            async with aclosing(self._stream(wire, request, call, place)) as events:
+                async for event in events:
+                    yield event
+
+    async def _stream(self, wire: Wire, request: Request, call: Call, place: Place) -> AsyncGenerator[ProviderEvent]:
         parser, mapper = SseParser(), wire.map_stream(request, self._definition, call.target)
         async with open_stream(self._pool, call) as chunks:
+            place.answered()
             async for chunk in chunks:
                 for event in mapper.feed(parser.feed(chunk)):
                     yield event
@@ -170,6 +188,7 @@ class RemoteProvider:
             wire=wire,
             is_local=is_loopback(definition.base_url),
             secrets=secrets,
+            key_source=credentials.source,
         )
         headers = _headers(definition, credentials)
         if method == "POST":
