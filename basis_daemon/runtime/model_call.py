@@ -7,16 +7,17 @@ committed before the answer is whole.
 import asyncio
 import os
 from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
 from itertools import count
 
 from basis_daemon.runtime.messages import Message
 from basis_daemon.runtime.providers.base import (
+    ProviderWait,
     Request,
     StreamedMessage,
     TextDelta,
     ThinkingDelta,
     TokenUsage,
-    ToolChoice,
 )
 from basis_daemon.runtime.providers.errors import MalformedStream, ProviderError, StreamCut
 from basis_daemon.runtime.turn import Turn
@@ -24,8 +25,10 @@ from basis_protocol.events import (
     AssistantDelta,
     AssistantMessage,
     AssistantReasoningDelta,
+    InfoChanged,
     Notice,
     Retry,
+    SessionState,
     Usage,
     UsageReported,
 )
@@ -47,7 +50,7 @@ async def ask_model(turn: Turn) -> Message:
         except ProviderError as error:
             if not error.is_transient or attempt > retry.budget:
                 raise
-            delay_s = retry.delay_s(attempt, error.retry_after_s)
+            delay_s = max(retry.delay_s(attempt, error.retry_after_s), error.held_s)
             turn.emit(
                 Retry(
                     agent_id=turn.agent.id,
@@ -58,7 +61,8 @@ async def ask_model(turn: Turn) -> Message:
                     discarded_message_id=message_id,
                 )
             )
-            await asyncio.sleep(delay_s)
+            if delay_s > error.held_s:  # else the request waits in its lane, where it keeps its place
+                await asyncio.sleep(delay_s)
         else:
             return _commit_answer(turn, streamed, message_id)
 
@@ -69,10 +73,11 @@ async def _stream(turn: Turn, message_id: str) -> StreamedMessage:
         messages=turn.agent.transcript.messages(),
         system=turn.system,
         tools=turn.calls.host.definitions(turn.provider.limits),
-        tool_choice=ToolChoice(),
+        tool_choice=turn.tool_choice,
         max_output_tokens=turn.max_output_tokens,
         effort=turn.effort,
         session_id=turn.agent.id,
+        on_wait=lambda wait: turn.emit(InfoChanged(state=_state(wait))),
     )
     streamed = StreamedMessage()
     emit = turn.emit
@@ -104,8 +109,6 @@ def _commit_answer(turn: Turn, streamed: StreamedMessage, message_id: str) -> Me
         turn.final_message = text
         turn.emit(AssistantMessage(text=text, message_id=message_id))
     _report_usage(turn, streamed.usage)
-    if not message.tool_uses():
-        turn.committed = turn.agent.transcript.leaf_id
     if streamed.stop_reason == "max_tokens":
         turn.emit(Notice(severity="warning", message="the answer was cut off at the model's output limit"))
     return message
@@ -134,3 +137,27 @@ def _report_usage(turn: Turn, usage: TokenUsage) -> None:
             thoughts_tokens=usage.thoughts_tokens,
         )
     )
+
+
+# --- waiting for the provider ----------------------------------------------------------------------------------------
+
+
+def _state(wait: ProviderWait | None) -> SessionState:
+    """What the turn is doing while its request is held back, and once it no longer is."""
+    since = _timestamp(datetime.now(UTC))
+    if wait is None:
+        return SessionState(kind="working", since=since, detail="")
+    is_paused = wait.reason == "rate_limit"
+    why = "the provider asked for a pause" if is_paused else "enough requests are under way"
+    ahead = f"{wait.ahead} {'requests go' if wait.ahead > 1 else 'request goes'} first" if wait.ahead else ""
+    return SessionState(
+        kind="waiting_provider",
+        since=since,
+        detail=", ".join(filter(None, (why, ahead))),
+        until=None if wait.until is None else _timestamp(datetime.fromtimestamp(wait.until, UTC)),
+        cause=wait.reason,
+    )
+
+
+def _timestamp(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

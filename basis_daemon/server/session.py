@@ -96,9 +96,16 @@ class LiveSession:
 
     def emit(self, event: AnyEvent) -> None:
         """Number and keep an event. What the runtime calls for every token: nothing here waits or raises."""
+        running = self.running
+        if isinstance(event, InfoChanged) and event.state is not None and event.state is not self._state:
+            # The runtime's view of its own request; what the whole session is doing is told from here.
+            if running is not None:
+                running.note_state(event.state)
+                self.refresh_state()
+            return
         self.painting.observe(event)
         self.journal.append(event)
-        if self.running is not None and self.running.note_retry(event):
+        if running is not None and running.note_wait(event):
             self.refresh_state()
 
     def refresh_state(self) -> None:

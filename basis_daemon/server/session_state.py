@@ -7,6 +7,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from basis_daemon.runtime.cancel import CancelSignal, StopSignal
 from basis_daemon.runtime.store.base import PromptAccepted
 from basis_daemon.server.approver import TurnApprover
@@ -27,20 +29,29 @@ class RunningTurn:
     started_at: str = field(default_factory=timestamp)
     retry: Retry | None = None
     retry_until: str | None = None
+    held: SessionState | None = None
+    """What the runtime says its request is held back by."""
 
     @property
     def id(self) -> str:
         return self.prompt.turn_id
 
-    def note_retry(self, event: AnyEvent) -> bool:
+    def note_wait(self, event: AnyEvent) -> bool:
         """Follow waits for the provider. Returns whether one has begun or ended with this event."""
         if isinstance(event, Retry):
             self.retry, self.retry_until = event, timestamp(time.time() + event.next_delay_ms / 1000)
             return True
-        if self.retry is None or isinstance(event, InfoChanged):
+        if isinstance(event, InfoChanged) or (self.retry is None and self.held is None):
             return False
-        self.retry = self.retry_until = None
+        self.retry = self.retry_until = self.held = None
         return True
+
+    def note_state(self, state: SessionState) -> None:
+        """Take what the runtime says of itself: held back, or working again."""
+        if state.kind == "waiting_provider":
+            self.held = state
+        else:
+            self.retry = self.retry_until = self.held = None
 
 
 def present_state(
@@ -51,21 +62,27 @@ def present_state(
     is_under_way = running is not None or run.interrupted is not None
     if is_under_way and pending:
         return SessionState(kind="waiting_person", since=since, detail=pending[0].title, ask_id=pending[0].ask_id)
-    if running is not None and running.retry is not None:
-        return SessionState(
-            kind="waiting_provider",
-            since=since,
-            detail=f"attempt {running.retry.attempt} of {running.retry.max_attempts} failed",
-            until=running.retry_until,
-            cause=running.retry.error,
-        )
     if running is not None:
-        return SessionState(kind="working", since=since, detail="")
+        return _waiting_state(running, since) or SessionState(kind="working", since=since, detail="")
     if run.interrupted is not None:
         return interrupted_state(since)
     if queue:
         return SessionState(kind="queued", since=since, detail=f"{len(queue)} waiting")
     return SessionState(kind="idle", since=since, detail="")
+
+
+def _waiting_state(running: RunningTurn, since: str) -> SessionState | None:
+    """What of the provider the turn waits for, if it does. Its own failed attempt explains more than its lane does."""
+    held, retry = running.held, running.retry
+    if retry is None:
+        return held and msgspec.structs.replace(held, since=since)
+    return SessionState(
+        kind="waiting_provider",
+        since=since,
+        detail=f"attempt {retry.attempt} of {retry.max_attempts} failed",
+        until=(held and held.until) or running.retry_until,
+        cause=retry.error,
+    )
 
 
 def interrupted_state(since: str) -> SessionState:
@@ -76,4 +93,10 @@ def interrupted_state(since: str) -> SessionState:
 
 def is_same(one: SessionState, other: SessionState) -> bool:
     """Whether nothing a client shows differs, but for when it began."""
-    return (one.kind, one.ask_id, one.cause, one.until) == (other.kind, other.ask_id, other.cause, other.until)
+    return _shown(one) == _shown(other)
+
+
+def _shown(state: SessionState) -> tuple[str | None, ...]:
+    # A question's words and the length of a queue change without the state being another.
+    detail = state.detail if state.kind == "waiting_provider" else None
+    return (state.kind, state.ask_id, state.cause, state.until, detail)
