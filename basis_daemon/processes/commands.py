@@ -28,9 +28,6 @@ class CommandRequest:
     owner: str | None = None
     """Session the child belongs to."""
     what: str = "shell"
-    marker: str | None = None
-    """A `NAME=value` entry of `env` that no other command has. Ending the command also ends processes that carry it
-    after leaving its session and its parents."""
 
 
 @dataclass(frozen=True, slots=True)

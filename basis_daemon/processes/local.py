@@ -34,7 +34,6 @@ class LocalExecutor:
             cwd=request.cwd,
             env=request.env,
             label=ChildLabel(request.what, request.command, request.owner),
-            marker=request.marker,
             stdout=PIPE,
             stderr=PIPE,
         )

@@ -1,12 +1,10 @@
 """Every child this process runs: starting one, listing them, ending them all."""
 
-import os
 import shlex
 import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +14,10 @@ from anyio import to_thread
 from basis_daemon.processes import tree
 from basis_daemon.processes.children import GRACE_S, POLL_S, REAP_S, Child, ChildLabel
 from basis_daemon.processes.commands import CommandNotStarted
+from basis_daemon.processes.tags import inherited, new_tag
+
+MAX_ENDED = 256
+"""Children that have exited and are kept in mind before it is looked whether they left anything running."""
 
 PIPE = subprocess.PIPE
 NULL = subprocess.DEVNULL
@@ -35,13 +37,12 @@ class RunningProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class _LeftBehind:
-    """What still runs of a child that has exited. Known by its processes: the id of its session may be used again."""
+class _Ended:
+    """A child that has exited; what it left running is known by its tag."""
 
     label: ChildLabel
     started_at: float
     leader: tree.Leader
-    processes: Sequence[tree.Process]
 
 
 class ProcessTable:
@@ -49,7 +50,8 @@ class ProcessTable:
 
     def __init__(self) -> None:
         self._children: dict[int, Child] = {}
-        self._left_behind: list[_LeftBehind] = []
+        self._ended: list[_Ended] = []
+        self._look_at = MAX_ENDED
 
     def start(
         self,
@@ -58,7 +60,6 @@ class ProcessTable:
         cwd: Path,
         env: Mapping[str, str],
         label: ChildLabel | None = None,
-        marker: str | None = None,
         stdin: int = NULL,
         stdout: int = NULL,
         stderr: int = NULL,
@@ -67,10 +68,11 @@ class ProcessTable:
 
         Whoever starts a child ends it, in every case, with `release`, or with `end` and then `release`.
         """
-        since = tree.now_ticks()
-        process = _start(argv, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
+        since, tag = tree.now_ticks(), new_tag()
+        with inherited(tag):
+            process = _start(argv, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
         label = label or ChildLabel("program", shlex.join(argv))
-        child = Child(process, label, tree.Leader(process.pid, since, marker))
+        child = Child(process, label, tree.Leader(process.pid, since, tag))
         self._children[child.pid] = child
         return child
 
@@ -81,27 +83,29 @@ class ProcessTable:
         """
         status = child.reap()
         self._children.pop(child.pid, None)
-        if _group_lives(child.pid):
-            leader = child.leader
-            processes = await to_thread.run_sync(lambda: tree.members(leader))
-            # No process has a negative id: from here on only these processes and their descendants count.
-            self._left_behind.append(_LeftBehind(child.label, child.started_at, replace(leader, pid=-1), processes))
+        # No process has a negative id: the id may be used again, so from here on only the tag counts.
+        self._ended.append(_Ended(child.label, child.started_at, replace(child.leader, pid=-1)))
+        if len(self._ended) > self._look_at:
+            await self.running()
+            self._look_at = len(self._ended) + MAX_ENDED
         return status
 
     async def running(self, owner: str | None = None) -> list[RunningProcess]:
         """What runs now, oldest first; with `owner`, of that session only."""
-        rows, self._left_behind = await to_thread.run_sync(_look, tuple(self._children.values()), self._left_behind)
+        looked_at = tuple(self._ended)
+        rows, gone = await to_thread.run_sync(_look, tuple(self._children.values()), looked_at)
+        self._ended = [one for one in self._ended if one not in gone]
         return [row for row in rows if owner is None or row.owner == owner]
 
     async def end_all(self, owner: str | None = None, grace_s: float = GRACE_S) -> None:
         """End every child and whatever children left behind; with `owner`, of that session only."""
         mine = [child for child in self._children.values() if owner is None or child.label.owner == owner]
-        left = [group for group in self._left_behind if owner is None or group.label.owner == owner]
+        left = [one for one in self._ended if owner is None or one.label.owner == owner]
         async with anyio.create_task_group() as ending:
             for child in mine:
                 ending.start_soon(child.end, grace_s)
-        await to_thread.run_sync(_kill, left)
-        self._left_behind = [group for group in self._left_behind if group not in left]
+        await to_thread.run_sync(_kill, [one.leader for one in left])
+        self._ended = [one for one in self._ended if one not in left]
         for child in mine:
             await self.release(child)
 
@@ -120,22 +124,21 @@ def _start(
         raise CommandNotStarted(f"the command can't be started: {error}") from error
 
 
-def _look(
-    children: Sequence[Child], left_behind: Sequence[_LeftBehind]
-) -> tuple[list[RunningProcess], list[_LeftBehind]]:
-    """The rows of the table, and those left behind that still run."""
-    everything = tree.all_processes()
+def _look(children: Sequence[Child], ended: Sequence[_Ended]) -> tuple[list[RunningProcess], set[_Ended]]:
+    """The rows of the table, and which of those that ended have left nothing."""
+    leaders = [*(child.leader for child in children), *(one.leader for one in ended)]
+    young = tree.young_processes(min((leader.since for leader in leaders), default=0))
     rows = [
-        _row(child.pid, child.label, child.started_at, tree.members(child.leader, among=everything))
-        for child in children
+        _row(child.pid, child.label, child.started_at, tree.members(child.leader, among=young)) for child in children
     ]
-    still: list[_LeftBehind] = []
-    for group in left_behind:
-        processes = tree.members(group.leader, known=group.processes, among=everything)
+    gone: set[_Ended] = set()
+    for one in ended:
+        processes = tree.members(one.leader, among=young)
         if processes:
-            still.append(replace(group, processes=processes))
-            rows.append(_row(processes[0].pid, group.label, group.started_at, processes))
-    return sorted(rows, key=lambda row: row.started_at), still
+            rows.append(_row(processes[0].pid, one.label, one.started_at, processes))
+        else:
+            gone.add(one)
+    return sorted(rows, key=lambda row: row.started_at), gone
 
 
 def _row(pid: int, label: ChildLabel, started_at: float, processes: Sequence[tree.Process]) -> RunningProcess:
@@ -150,24 +153,15 @@ def _row(pid: int, label: ChildLabel, started_at: float, processes: Sequence[tre
     )
 
 
-def _group_lives(group: int) -> bool:
-    with suppress(PermissionError):
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return False
-    return True
-
-
-def _kill(groups: Sequence[_LeftBehind]) -> None:
+def _kill(leaders: Sequence[tree.Leader]) -> None:
     """SIGKILL until nothing is left, within `REAP_S`."""
     gives_up = time.monotonic() + REAP_S
-    waiting = list(groups)
+    waiting: list[tree.Leader] = list(leaders)
     while waiting and time.monotonic() < gives_up:
-        everything = tree.all_processes()
-        found = [tree.members(group.leader, known=group.processes, among=everything) for group in waiting]
-        waiting = [replace(group, processes=one) for group, one in zip(waiting, found, strict=True) if one]
-        for group in waiting:
-            tree.signal_each(group.processes, signal.SIGKILL)
+        young = tree.young_processes(min(leader.since for leader in waiting))
+        found = {leader: tree.members(leader, among=young) for leader in waiting}
+        waiting = [leader for leader, processes in found.items() if processes]
+        for leader in waiting:
+            tree.signal_each(found[leader], signal.SIGKILL)
         if waiting:
             time.sleep(POLL_S)

@@ -1,9 +1,9 @@
 """Finding and ending everything a process has started.
 
 A child leads a session of its own, so a signal to its group reaches what it started the ordinary way. On Linux,
-processes that left the group are found as well: by session, by parent, and — for one that changed session and lost its
-parent — by a marker in its environment. What escapes even that: a process that does all three, changes session, loses
-its parent and clears its environment. On other systems only the group is reached. Nothing here confines anything.
+processes that left the group are found as well: by session, by parent, and by the tag they inherited (`tags.py`), which
+neither a new session nor a lost parent nor a cleared environment takes away. On other systems only the group is
+reached. Nothing here confines anything.
 """
 
 import os
@@ -11,7 +11,9 @@ import signal
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from basis_daemon.processes.tags import tag_of
 
 _PROC = "/proc"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -30,6 +32,7 @@ class Process:
     """Clock ticks after boot."""
     rss_bytes: int
     is_dead: bool
+    tag: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Leader:
 
     pid: int
     since: int
-    marker: str | None = None
+    tag: int | None = None
 
 
 def now_ticks() -> int:
@@ -67,44 +70,45 @@ def read_process(pid: int) -> Process | None:
     )
 
 
-def all_processes() -> list[Process]:
-    """Every process this system shows; none where there is no `/proc`. Reads hundreds of small files: use a thread."""
+def young_processes(since: int) -> list[Process]:
+    """Every other process that was started at `since` (ticks) or later, with its tag; none where there is no `/proc`.
+
+    Reads hundreds of small files: use a thread.
+    """
     try:
         names = os.listdir(_PROC)
     except OSError:
         return []
     found = [read_process(int(name)) for name in names if name.isdigit()]
-    return [process for process in found if process is not None]
+    return [
+        replace(process, tag=tag_of(process.pid))
+        for process in found
+        if process is not None and process.started >= since and process.pid != os.getpid()
+    ]
 
 
 def members(leader: Leader, *, known: Sequence[Process] = (), among: Sequence[Process] | None = None) -> list[Process]:
-    """Living processes of the tree: the leader's session and group, carriers of its marker, and their descendants.
+    """Living processes of the tree: the leader's session and group, carriers of its tag, and their descendants.
 
     `known` are members found earlier; their descendants count although the leader may be gone. `among` saves a scan.
     """
-    processes = all_processes() if among is None else among
-    young = [process for process in processes if process.started >= leader.since and process.pid != os.getpid()]
+    young = young_processes(leader.since) if among is None else among
     remembered = {(process.pid, process.started) for process in known}
     ours = {
-        process.pid for process in young if _belongs(process, leader) or (process.pid, process.started) in remembered
+        process.pid
+        for process in young
+        if process.started >= leader.since
+        and (_belongs(process, leader) or (process.pid, process.started) in remembered)
     }
-    if leader.marker is not None:
-        ours |= {process.pid for process in young if process.pid not in ours and _carries(process.pid, leader.marker)}
     while more := {process.pid for process in young if process.parent in ours} - ours:
         ours |= more
     return [process for process in young if process.pid in ours and not process.is_dead]
 
 
 def _belongs(process: Process, leader: Leader) -> bool:
+    if process.tag is not None and process.tag == leader.tag:
+        return True
     return leader.pid in (process.pid, process.session, process.group)
-
-
-def _carries(pid: int, marker: str) -> bool:
-    try:
-        with open(f"{_PROC}/{pid}/environ", "rb") as file:
-            return os.fsencode(marker) in file.read().split(b"\0")
-    except OSError:
-        return False
 
 
 def sweep(leader: Leader, number: signal.Signals, known: Sequence[Process] = ()) -> list[Process]:

@@ -191,13 +191,17 @@ async def test_timeout_ends_the_whole_tree(executor: LocalExecutor, tmp_path: Pa
             "(setsid sh -c 'echo $$ > pid; trap \"\" TERM HUP; exec sleep 100' >/dev/null 2>&1 </dev/null &)",
             id="and no pipe, ignoring signals",
         ),
+        pytest.param(
+            "env -i setsid sh -c \"sh -c 'echo \\$\\$ > pid; exec sleep 100' >/dev/null 2>&1 </dev/null &\" &",
+            id="and no environment",
+        ),
+        pytest.param("nohup sh -c 'echo $$ > pid; exec sleep 100' >/dev/null 2>&1 & disown 2>/dev/null", id="nohup"),
     ],
 )
 async def test_cancelling_ends_what_left_the_group(executor: LocalExecutor, tmp_path: Path, escape: str) -> None:
-    """PO-12, PO-23: found by parent, or by the marker in its environment."""
-    env = {**PATH, "MARK": "unique-value"}
+    """PO-12, PO-23, invariant 6: found by session, by parent, or by the tag that nothing takes away."""
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(executor.run, request(f"{escape}\nsleep 100", tmp_path, env=env, marker="MARK=unique-value"))
+        tasks.start_soon(executor.run, request(f"{escape}\nsleep 100", tmp_path))
         pid = await pid_in(tmp_path / "pid")
         assert lives(pid)
         tasks.cancel_scope.cancel()
@@ -240,10 +244,8 @@ async def test_cancelling_while_a_timeout_is_ending_the_tree_leaves_nothing(
     command = (
         "(setsid sh -c 'echo $$ > pid; trap \"\" TERM; exec sleep 100' &) ; trap '' TERM; while :; do sleep 1; done"
     )
-    env = {**PATH, "MARK": "unique-value"}
     async with asyncio.TaskGroup() as tasks:
-        asked = request(command, tmp_path, env=env, marker="MARK=unique-value", timeout_s=0.3)
-        running = tasks.create_task(executor.run(asked))
+        running = tasks.create_task(executor.run(request(command, tmp_path, timeout_s=0.3)))
         pid = await pid_in(tmp_path / "pid")
         await asyncio.sleep(0.5)
         assert not running.done()  # it timed out and is in its grace

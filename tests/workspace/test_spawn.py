@@ -165,7 +165,7 @@ async def test_command_has_the_workspaces_environment_and_directory(caller: Call
     caller.environment["MARK"] = "workspace"
     output = await caller.text(spawn, input="!pwd; echo $MARK; env | cut -d= -f1 | sort | tr '\\n' ' '")
 
-    assert output.splitlines() == [str(caller.root), "workspace", "BASIS_COMMAND_ID MARK PATH PWD "]
+    assert output.splitlines() == [str(caller.root), "workspace", "MARK PATH PWD "]
 
 
 async def test_posture_is_checked_before_anybody_is_asked_and_again(caller: Caller, spawn: SpawnTool) -> None:

@@ -4,7 +4,6 @@ Owns the contract between the loop and every tool. Does not decide whether a cal
 `policy.py`.
 """
 
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,9 +15,6 @@ from basis_daemon.runtime.delegation import AgentOperations
 from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_protocol.content import CallPreview, FileDiff, Preview
-
-COMMAND_ID = "BASIS_COMMAND_ID"
-"""Variable every command carries, with a value of its own, so that what it starts can be ended with it (PO-12)."""
 
 SideEffectLevel = Literal["none", "local_state", "process", "external"]
 ExecutionCategory = Literal[
@@ -86,14 +82,12 @@ class ToolContext:
         """Run a shell command under the policy. Raises `PolicyDenied` when commands are switched off."""
         self.policy.require_shell()
         limit = min(timeout_s or self.policy.default_command_timeout_s, self.policy.max_command_timeout_s)
-        command_id = uuid.uuid4().hex
         return await self.executor.run(
             CommandRequest(
                 command=command,
                 cwd=self.working_directory,
                 timeout_s=limit,
-                env={**self.environment, COMMAND_ID: command_id},
-                marker=f"{COMMAND_ID}={command_id}",
+                env=self.environment,
                 max_output_bytes_per_stream=self.policy.max_output_bytes_per_stream,
                 on_output=self.progress,
                 owner=self.agent_id,
