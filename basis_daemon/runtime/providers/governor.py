@@ -39,9 +39,16 @@ class LaneKey:
 class Governor:
     """The lanes of a process. Belongs to one event loop; nothing here blocks or starts a task."""
 
-    def __init__(self, *, first_pause_s: float = FIRST_PAUSE_S) -> None:
+    def __init__(self, *, first_pause_s: float = FIRST_PAUSE_S, clock: Callable[[], float] | None = None) -> None:
+        """`clock` gives seconds; without one it is the running loop's."""
         self._first_pause_s = first_pause_s
+        self._clock = clock or _loop_time
         self._lanes: dict[LaneKey, _Lane] = {}
+
+    @property
+    def lanes(self) -> dict[LaneKey, int]:
+        """How many requests of each key are under way."""
+        return {key: lane.under_way for key, lane in self._lanes.items()}
 
     @asynccontextmanager
     async def place(
@@ -66,9 +73,9 @@ class Governor:
     def _lane(self, key: LaneKey, limit: int) -> "_Lane":
         lane = self._lanes.get(key)
         if lane is None:
-            now = asyncio.get_running_loop().time()
+            now = self._clock()
             self._lanes = {known: each for known, each in self._lanes.items() if not each.is_forgotten(now)}
-            lane = self._lanes[key] = _Lane(self._first_pause_s)
+            lane = self._lanes[key] = _Lane(self._first_pause_s, self._clock)
         lane.limit = limit
         return lane
 
@@ -78,7 +85,8 @@ class Place:
     """One request's place in its lane."""
 
     lane: "_Lane"
-    sent_at: float
+    era: int
+    """How many pauses there had been when it was given out: what it meets tells nothing of what came later."""
     waited: bool = False
     """Whether others went first: what was worked out before may be out of date."""
     is_answered: bool = False
@@ -104,25 +112,30 @@ class _Lane:
     """Places of one key. Behind a pause one request goes alone; every answer lets twice as many go at once again."""
 
     __slots__ = (
+        "_era",
         "_first_pause_s",
+        "_now",
         "_paused_until",
         "_pauses",
         "_queue",
         "_timer",
         "_unanswered",
-        "_under_way",
         "_until",
         "_used_at",
         "_width",
         "limit",
+        "under_way",
     )
 
-    def __init__(self, first_pause_s: float) -> None:
+    def __init__(self, first_pause_s: float, clock: Callable[[], float]) -> None:
         self.limit = 1
+        self._now = clock
         self._first_pause_s = first_pause_s
         self._queue: deque[_Waiter] = deque()
-        self._under_way = 0
+        self.under_way = 0
+        self._era = 0
         self._unanswered = 0
+        """Requests of this era that the provider has neither taken nor refused yet."""
         self._width: int | None = None
         """How many requests may be without an answer at once; `None` is any number."""
         self._pauses = 0
@@ -134,7 +147,7 @@ class _Lane:
         self._timer: asyncio.TimerHandle | None = None
 
     def is_forgotten(self, now: float) -> bool:
-        is_idle = not self._queue and not self._under_way
+        is_idle = not self._queue and not self.under_way
         return is_idle and now > max(self._used_at, self._paused_until) + FORGOTTEN_AFTER_S
 
     async def enter(self, on_wait: WaitListener | None) -> Place:
@@ -158,9 +171,9 @@ class _Lane:
                 on_wait(None)
 
     def leave(self, place: Place) -> None:
-        self._under_way -= 1
-        self._used_at = _now()
-        if not place.is_answered:
+        self.under_way -= 1
+        self._used_at = self._now()
+        if not place.is_answered and place.era == self._era:
             self._unanswered -= 1
         self._move()
 
@@ -168,8 +181,8 @@ class _Lane:
         if place.is_answered:
             return
         place.is_answered = True
-        self._unanswered -= 1
-        if place.sent_at >= self._paused_until:
+        if place.era == self._era:
+            self._unanswered -= 1
             self._pauses = 0
             if self._width is not None:
                 self._width = self._width * 2 if self._width * 2 < self.limit else None
@@ -183,8 +196,8 @@ class _Lane:
             self.answered(place)
 
     def _pause(self, place: Place, error: ProviderError) -> None:
-        now = _now()
-        if place.sent_at >= self._paused_until:
+        now = self._now()
+        if place.era == self._era:
             self._pauses += 1
         wished = error.retry_after_s
         if wished is None:
@@ -193,19 +206,19 @@ class _Lane:
         if now + pause_s > self._paused_until:
             self._paused_until = now + pause_s
             self._until = time.time() + pause_s
-        self._width = 1
+        self._width, self._era, self._unanswered = 1, self._era + 1, 0
         error.held_s = max(0.0, self._paused_until - now)
 
     # --- whose turn it is
 
     def _may_go(self) -> bool:
         is_wide_enough = self._width is None or self._unanswered < self._width
-        return self._under_way < self.limit and is_wide_enough and _now() >= self._paused_until
+        return self.under_way < self.limit and is_wide_enough and self._now() >= self._paused_until
 
     def _begin(self) -> Place:
-        self._under_way += 1
+        self.under_way += 1
         self._unanswered += 1
-        return Place(self, _now())
+        return Place(self, self._era)
 
     def _move(self) -> None:
         """Let go who may, wake up again when a pause ends, and tell the others what they wait for."""
@@ -218,13 +231,14 @@ class _Lane:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._queue and _now() < self._paused_until:
-            self._timer = asyncio.get_running_loop().call_at(self._paused_until, self._move)
-        is_paused = _now() < self._paused_until
+        pause_s = self._paused_until - self._now()
+        is_paused = pause_s > 0
+        if self._queue and is_paused:
+            self._timer = asyncio.get_running_loop().call_later(pause_s, self._move)
         reason = "rate_limit" if is_paused or self._width is not None else "concurrency"
         for ahead, waiter in enumerate(self._queue):
             waiter.tell(ProviderWait(reason, self._until if is_paused else None, ahead))
 
 
-def _now() -> float:
+def _loop_time() -> float:
     return asyncio.get_running_loop().time()
