@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from basis_daemon.errors import NoSuchTurn
+from basis_daemon.runtime.artifacts import DelegationArtifact, DelegationEdge
 from basis_daemon.runtime.messages import Message, ToolResult, ToolUse
 from basis_daemon.runtime.store.base import (
     AgentRecord,
@@ -123,10 +124,14 @@ class Agent:
         self._start(prompt, entry)
 
     def absorb_steering(self, prompt: PromptAccepted, turn_id: str) -> Entry:
-        """Turn a waiting prompt into a further user message of the running turn."""
+        """Make a prompt a further user message of the running turn, whether or not it was accepted as one of its
+        own."""
         entry = self._entry("user_turn", prompt.message, turn_id)
-        self._append(PromptWithdrawn(turn_id=prompt.turn_id), EntryAdded(entry))
-        self.queued.remove(prompt)
+        if prompt in self.queued:
+            self._append(PromptWithdrawn(turn_id=prompt.turn_id), EntryAdded(entry))
+            self.queued.remove(prompt)
+        else:
+            self._append(EntryAdded(entry))
         self.transcript.append(entry)
         return entry
 
@@ -138,9 +143,13 @@ class Agent:
         *,
         message_id: str | None = None,
         details: dict[str, Any] | None = None,
+        delegation: DelegationArtifact | None = None,
+        edge: DelegationEdge | None = None,
     ) -> Entry:
         """Append one entry to the conversation. It is in the file when this returns."""
-        entry = self._entry(kind, message, turn_id, message_id=message_id, details=details or {})
+        entry = self._entry(
+            kind, message, turn_id, message_id=message_id, details=details or {}, delegation=delegation, edge=edge
+        )
         self._append(EntryAdded(entry))
         self.transcript.append(entry)
         if kind == "tool_exchange":
@@ -194,6 +203,21 @@ class Agent:
         self.finished_calls.clear()
         return abandoned
 
+    def branch_from(self, entry_id: str | None) -> int:
+        """Carry on from an earlier entry, or from one that was left before; `None` begins anew. Returns how many
+        entries left the path. A turn that was interrupted ends here (AG-39).
+
+        Raises `UnknownEntry`, `BrokenChain`, `NotABranchPoint`; then nothing has changed.
+        """
+        if entry_id is not None:
+            self.transcript.check_branch_point(entry_id)
+        if self.interrupted is not None:
+            self._settle_interrupted()
+            self.resumable = None
+        left = self.move_leaf(entry_id)
+        self._touch()
+        return left
+
     def end_turn(self, outcome: TurnEnded) -> None:
         """Write how the turn ended, and the record that lists show."""
         self._append(outcome)
@@ -237,13 +261,10 @@ class Agent:
 
     def _touch(self, **fields: Any) -> None:
         self.record = msgspec.structs.replace(
-            self.record, **{"updated_at": now_ms() // 1000, "messages": self._message_count(), **fields}
+            self.record, **{"updated_at": now_ms() // 1000, "messages": self.transcript.spoken, **fields}
         )
         if self._log is not None:
             self._log.save(self.record)
-
-    def _message_count(self) -> int:
-        return sum(entry.kind in ("user_turn", "assistant_turn") for entry in self.transcript)
 
     def _entry(self, kind: EntryKind, message: Message, turn_id: str, **fields: Any) -> Entry:
         return Entry(

@@ -18,6 +18,7 @@ import msgspec
 from basis_daemon.processes import Executor, LocalExecutor
 from basis_daemon.redact import Secret
 from basis_daemon.runtime.agent import Agent
+from basis_daemon.runtime.permissions import SessionAnswers
 from basis_daemon.runtime.providers.base import Provider
 from basis_daemon.runtime.providers.registry import ProviderRegistry
 from basis_daemon.runtime.providers.rehearsal import RehearsalProvider
@@ -26,11 +27,13 @@ from basis_daemon.runtime.store.base import AgentRecord, Store
 from basis_daemon.runtime.store.files import FileStore
 from basis_daemon.runtime.store.results import ResultStore
 from basis_daemon.runtime.store.volatile import VolatileStore
+from basis_daemon.runtime.subagents import SessionNursery
 from basis_daemon.runtime.tool_calls import ToolHost
 from basis_daemon.runtime.tools.base import Tool
 from basis_daemon.runtime.tools.builtin import split_file_tools
 from basis_daemon.runtime.tools.ledger import ReadLedger
 from basis_daemon.runtime.tools.registry import ToolRegistry
+from basis_daemon.runtime.tools.task import TaskTool
 from basis_protocol.address import data_dir
 
 _counter = count(1)
@@ -73,6 +76,9 @@ class Runtime:
 
     def create_session(self, options: SessionOptions) -> Session:
         """A new conversation. Nothing is written before its first accepted prompt."""
+        return self._create(options, None)
+
+    def _create(self, options: SessionOptions, answers: SessionAnswers | None) -> Session:
         record = AgentRecord(
             id=options.agent_id or new_agent_id(),
             runtime_identifier=options.runtime_identifier,
@@ -81,8 +87,10 @@ class Runtime:
             provider=options.provider.id,
             model=options.model.id,
             effort=options.effort,
+            kind="conversation" if options.parent is None else "subagent",
+            parent=options.parent,
         )
-        return self._session(Agent(self.store, record, None, None), options)
+        return self._session(Agent(self.store, record, None, None), options, answers)
 
     def resume_session(self, agent_id: str, options: SessionOptions) -> Session:
         """A stored conversation, carried on under these options. Synchronous file work: use a thread.
@@ -94,7 +102,7 @@ class Runtime:
         record = msgspec.structs.replace(loaded.record, runtime_identifier=options.runtime_identifier)
         return self._session(Agent(self.store, record, loaded, log), options)
 
-    def _session(self, agent: Agent, options: SessionOptions) -> Session:
+    def _session(self, agent: Agent, options: SessionOptions, answers: SessionAnswers | None = None) -> Session:
         host = ToolHost(
             registry=self.registry,
             audience=options.audience,
@@ -106,8 +114,12 @@ class Runtime:
             overlay=options.overlay,
             files=ReadLedger(),
             results=ResultStore(lambda: agent.directory),
+            agent_id=agent.id,
         )
-        return Session(agent, options, host)
+        return Session(agent, options, host, nursery=self._nursery, answers=answers)
+
+    def _nursery(self, parent: Session) -> SessionNursery:
+        return SessionNursery(parent, create=self._create, provider=self.providers.by_id, forget=self.store.forget)
 
     async def aclose(self) -> None:
         """End what the runtime itself owns: connections, what commands have left running, and the store's thread once
@@ -188,7 +200,7 @@ class RuntimeBuilder:
         store = _store(self.store)
         store.prepare()
         registry = ToolRegistry()
-        for tool in (*split_file_tools(), *self.tools):
+        for tool in (*split_file_tools(), TaskTool(), *self.tools):
             registry.register(tool)
         providers = ProviderRegistry()
         for instance in (RehearsalProvider(), *self.instances):

@@ -5,27 +5,32 @@ written about it. Guards — policy, roster, authorizer, environment — are sta
 as long as it does (SE-1).
 """
 
+import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 import anyio
 
-from basis_daemon.errors import BasisError, Busy, Cancelled, RunFailure
+from basis_daemon.errors import BasisError, Busy, Cancelled, ProviderNotFound, RunFailure
 from basis_daemon.runtime.agent import Agent, now_ms
+from basis_daemon.runtime.agent_operations import Nursery, Subagent, TurnOperations
 from basis_daemon.runtime.cancel import CancelSignal
+from basis_daemon.runtime.delegation import SubagentOutcome, SubagentTemplate
 from basis_daemon.runtime.limits import Meter, TurnOptions
 from basis_daemon.runtime.loop import run_turn
 from basis_daemon.runtime.permissions import Approver, Authorizer, Permissions, SessionAnswers
 from basis_daemon.runtime.policy import RuntimePolicy
-from basis_daemon.runtime.providers.base import Effort, ModelInfo, Provider
+from basis_daemon.runtime.providers.base import Effort, ModelInfo, Provider, ToolChoice
+from basis_daemon.runtime.steering import Steering
 from basis_daemon.runtime.store.base import PromptAccepted, TurnEnded, TurnStatus
 from basis_daemon.runtime.tool_calls import CallRound, ToolHost
-from basis_daemon.runtime.turn import Turn
-from basis_protocol.events import AnyEvent, Branched, ErrorEvent
+from basis_daemon.runtime.turn import Inbox, Turn
+from basis_daemon.runtime.typed_output import OutputWanted, TerminalTool
+from basis_protocol.events import AnyEvent, Branched, ErrorEvent, Notice
 
 logger = logging.getLogger(__name__)
 
@@ -52,16 +57,60 @@ class SessionOptions:
     name: str = "basis run"
     agent_id: str | None = None
     overlay: Callable[[Path], str | None] = lambda path: None
+    parent: str | None = None
+    """The agent this one works for."""
+    depth: int = 0
+    """Delegations above it."""
+    max_delegation_depth: int = 8
+    """Depth at which no further work is handed on (CO-7)."""
+    keep_subagents: bool = False
+    """Whether conversations of finished subagents stay in the store (CO-5)."""
+
+
+class SubagentHandle:
+    """A subagent that works beside its parent (SE-28)."""
+
+    def __init__(self, subagent: Subagent, work: asyncio.Task[SubagentOutcome]) -> None:
+        self.agent_id = subagent.id
+        self.name = subagent.name
+        self._work = work
+
+    @property
+    def task_id(self) -> str:
+        """What its `task_updated` events bear."""
+        return self.agent_id
+
+    async def wait(self) -> SubagentOutcome:
+        """How it ended. Repeatable, and cancelling it changes nothing."""
+        return await asyncio.shield(self._work)
+
+    def cancel(self) -> None:
+        self._work.cancel()
 
 
 class Session:
     """A live session. One turn at a time; a second one raises `Busy` (AG-4)."""
 
-    def __init__(self, agent: Agent, options: SessionOptions, host: ToolHost) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        options: SessionOptions,
+        host: ToolHost,
+        *,
+        nursery: "Callable[[Session], Nursery]",
+        answers: SessionAnswers | None = None,
+        inboxes: Sequence[Inbox] = (),
+    ) -> None:
+        """`answers` are those of the agent this one works for, if it does: what was allowed there is allowed here."""
         self.agent = agent
         self.options = options
-        self.answers = SessionAnswers()
+        self.answers = answers or SessionAnswers()
+        self.steering = Steering()
+        """What is said to the agent while it works; a handle for any task or thread (AG-23)."""
         self._host = host
+        self._nursery = nursery(self)
+        self._inboxes = inboxes
+        self._subagents: dict[str, SubagentHandle] = {}
         self._provider = options.provider.scope()
         self._permissions = Permissions(agent.id, options.authorizer, self.answers)
         self._turn: Turn | None = None
@@ -69,6 +118,11 @@ class Session:
     @property
     def provider(self) -> Provider:
         return self._provider
+
+    @property
+    def effort(self) -> Effort | None:
+        """The reasoning effort turns begin with."""
+        return cast(Effort | None, self.agent.record.effort)
 
     @property
     def running_turn(self) -> str | None:
@@ -82,7 +136,74 @@ class Session:
         """
         if self._turn is None:
             raise Busy("no turn is running that could be steered")
-        self._turn.steering.append(prompt)
+        self.steering.add("steering", prompt)
+
+    def set_model(self, model: ModelInfo, *, provider: Provider | None = None) -> None:
+        """Use another model from the next turn on; of another provider if that is given. Written at once (AG-5).
+
+        Raises `ProviderNotFound`, and then nothing has changed, when `model` is not the provider's.
+        """
+        chosen = provider or self.options.provider
+        if model.provider != chosen.id:
+            raise ProviderNotFound(f"model {model.id!r} is {model.provider}'s, and no such provider was given")
+        self.agent.change(model=model.id, provider=chosen.id)
+        if provider is not None:
+            self._provider = provider.scope()
+        self.options = replace(self.options, provider=chosen, model=model)
+
+    def branch_from(self, entry_id: str | None, *, emit: Callable[[AnyEvent], None] | None = None) -> int:
+        """Carry the conversation on from another entry of its tree; `None` is its beginning. Returns how many entries
+        left the path; they are kept, and branching back to them restores them (AG-39, BR-2).
+
+        Raises `Busy` during a turn, `UnknownEntry`, `BrokenChain`, `NotABranchPoint` (AG-40).
+        """
+        if self._turn is not None:
+            raise Busy("the conversation can't be branched while a turn is running")
+        abandoned = self.agent.branch_from(entry_id)
+        if emit is not None:
+            emit(Branched(entry_id=entry_id, abandoned_entries=abandoned))
+        return abandoned
+
+    # --- subagents ---------------------------------------------------------------------------------------------------
+
+    def active_subagents(self) -> list[SubagentHandle]:
+        """Those started by `spawn_subagent` that have not ended."""
+        return list(self._subagents.values())
+
+    def subagent_template(self) -> SubagentTemplate:
+        """A template for this session's subagents (CO-4)."""
+        return SubagentTemplate(agent_id=self.agent.id)
+
+    def spawn_subagent(
+        self,
+        name: str,
+        prompt: str,
+        *,
+        tasks: asyncio.TaskGroup,
+        emit: Callable[[AnyEvent], None],
+        approver: Approver,
+        options: TurnOptions | None = None,
+        template: SubagentTemplate | None = None,
+    ) -> SubagentHandle:
+        """Start a subagent beside whatever runs here, in `tasks`. It is bounded by `options` alone: give it a turn's
+        `child()` to bound it with that turn. What it asks is asked of `approver`, and told of to `emit` (SE-28).
+
+        Raises `EmptyPrompt`, `ToolError` when too deep, `SubagentTemplateMismatch`, `ProviderNotFound`.
+        """
+        full_name = f"{self.agent.record.name}::{name}"
+        subagent = Subagent(self._nursery, self.agent.id, full_name, prompt, template, emit=emit)
+
+        async def work() -> SubagentOutcome:
+            try:
+                return await subagent.run(approver=approver, options=options or TurnOptions())
+            finally:
+                self._subagents.pop(subagent.id, None)
+
+        handle = SubagentHandle(subagent, tasks.create_task(work(), name=f"subagent {subagent.id}"))
+        self._subagents[subagent.id] = handle
+        return handle
+
+    # --- turns -------------------------------------------------------------------------------------------------------
 
     async def run(
         self,
@@ -92,26 +213,32 @@ class Session:
         approver: Approver,
         options: TurnOptions,
         resumed: bool = False,
+        output: OutputWanted | None = None,
     ) -> TurnEnded:
         """Run one accepted prompt to its end and write how it ended.
 
-        A failed, cancelled or bounded turn is a result (TN-3). Raises `Busy`, and `StoreError` if the end can't
+        With `output` the turn ends with a value (3.11). A failed, cancelled or bounded turn is a result (TN-3).
+
+        Raises `Busy`, and `StoreError` if the end can't
         be written. Cancelling the calling task leaves the turn interrupted: its rounds stay, it can be carried on.
         """
         if self._turn is not None:
             raise Busy("a turn is already running")
-        turn = self._new_turn(prompt, emit, approver, options, resumed)
+        turn = self._new_turn(prompt, emit, approver, options, resumed, output)
         self._turn = turn
+        status: TurnStatus = "interrupted"
         try:
+            if output is not None:
+                self._host.registry.register(TerminalTool(output, self.agent.id), agent=self.agent.id)
             failure = await _run_bounded(turn)
             outcome = _outcome(turn, failure)
-            if failure is not None and outcome.status == "error":
-                recoverable = failure.category == "retryable"
-                emit(ErrorEvent(message=outcome.error or "", recoverable=recoverable))
+            _tell_end(turn, outcome, failure)
             self._fall_back(turn, outcome.status)
             self.agent.end_turn(outcome)
+            status = outcome.status
         finally:
             self._turn = None
+            self._settle(turn, status)
         await self.agent.sync()
         return outcome
 
@@ -121,6 +248,7 @@ class Session:
         for rule in previous.answers.rules:
             self.answers.remember(rule)
         self._host = replace(self._host, files=previous._host.files)
+        self.steering = previous.steering
 
     def close(self) -> None:
         self.agent.close()
@@ -132,36 +260,63 @@ class Session:
         approver: Approver,
         options: TurnOptions,
         resumed: bool,
+        output: OutputWanted | None,
     ) -> Turn:
         meter = Meter(options)
         calls = CallRound(
             agent=self.agent,
             turn_id=prompt.turn_id,
-            host=self._host,
+            host=self._host if output is None else replace(self._host, roster=self._roster_for(output)),
             limits=self._provider.limits,
             permissions=self._permissions,
             approver=approver,
             meter=meter,
             emit=emit,
+            operations=lambda call: TurnOperations(turn, call, self._nursery, approver),
         )
-        return Turn(
+        is_forced = output is not None and not output.keeps_tools
+        turn = Turn(
             agent=self.agent,
             prompt=prompt,
             provider=self._provider,
             model=self.agent.record.model,
             system=self.options.system,
-            effort=cast(Effort | None, self.agent.record.effort),
+            effort=self.effort,
             calls=calls,
             meter=meter,
             emit=emit,
             resumed=resumed,
+            steering=self.steering,
+            inboxes=self._inboxes,
+            tool_choice=ToolChoice("tool", output.tool_name) if output and is_forced else ToolChoice(),
+            wanted=output,
         )
+        return turn
+
+    def _roster_for(self, output: OutputWanted) -> Callable[[str], bool]:
+        """A typed turn is offered its answering tool, and the others only if it keeps them (AG-45)."""
+        roster = self._host.roster
+        return lambda name: name == output.tool_name or (output.keeps_tools and roster(name))
+
+    def _settle(self, turn: Turn, status: TurnStatus) -> None:
+        """Give back what the turn was lent: the answering tool, and deliveries that it did not keep (AG-15, AG-44)."""
+        if turn.wanted is not None:
+            self._host.registry.unregister(turn.wanted.tool_name, agent=self.agent.id)
+        for inbox, deliveries in turn.kept:
+            settle = inbox.put_back if status == "cancelled" else inbox.acknowledge
+            settle(self.agent.id, deliveries)
+        for inbox, deliveries in turn.taken:
+            settle = inbox.acknowledge if status == "ok" else inbox.put_back
+            settle(self.agent.id, deliveries)
+        # What was accepted as a prompt of its own and not said becomes a turn of its own.
+        self.steering.discard(lambda prompt: prompt in self.agent.queued)
 
     def _fall_back(self, turn: Turn, status: TurnStatus) -> None:
         """Take the conversation back to where it stands after a turn that ended so (AG-25, TO-2)."""
         if status == "ok":
             return
-        target = turn.baseline if status == "cancelled" else turn.committed
+        is_all_void = status == "cancelled" or turn.meter.options.rollback == "run"
+        target = turn.baseline if is_all_void else turn.committed
         abandoned = self.agent.move_leaf(target)
         if abandoned:
             turn.emit(Branched(entry_id=target, abandoned_entries=abandoned))
@@ -191,9 +346,18 @@ def _outcome(turn: Turn, failure: BasisError | None) -> TurnEnded:
         stopped_by=turn.stopped_by if failure is None else BOUND_NAMES.get(failure.kind),
         final_message=turn.final_message if status == "ok" else None,
         error=None if failure is None else describe(failure),
+        output=turn.output.value if turn.output is not None and status == "ok" else None,
         usage=turn.meter.usage,
         at_ms=now_ms(),
     )
+
+
+def _tell_end(turn: Turn, outcome: TurnEnded, failure: BasisError | None) -> None:
+    if failure is not None and outcome.status == "error":
+        turn.emit(ErrorEvent(message=outcome.error or "", recoverable=failure.category == "retryable"))
+    # A turn that was ended well but early has no answer: that is said, not left to be guessed (TO-3).
+    if outcome.status == "ok" and outcome.stopped_by is not None and outcome.final_message is None:
+        turn.emit(Notice(message="the turn was ended before its answer; what was done until then stays"))
 
 
 def describe(error: BaseException) -> str:

@@ -20,6 +20,7 @@ import msgspec
 from basis_daemon.errors import BasisError
 from basis_daemon.processes import Executor
 from basis_daemon.runtime.agent import Agent
+from basis_daemon.runtime.delegation import AgentOperations
 from basis_daemon.runtime.limits import Meter
 from basis_daemon.runtime.messages import Json, ToolResult, ToolUse
 from basis_daemon.runtime.permissions import Approver, AuthorizationRequest, Permissions
@@ -60,18 +61,20 @@ class ToolHost:
     overlay: Callable[[Path], str | None]
     files: FileLedger
     results: ResultStore
+    agent_id: str | None = None
+    """Whose own tools are offered as well."""
 
     def resolve(self, name: str, limits: Limits) -> Tool | None:
         """The tool of that name, if this session is offered it (TL-11, TR-4)."""
         if not self._offered(name, limits):
             return None
-        return self.registry.resolve(name, audience=self.audience)
+        return self.registry.resolve(name, audience=self.audience, agent=self.agent_id)
 
     def definitions(self, limits: Limits) -> list[ToolDefinition]:
         """The tools the model is offered, sorted by name (CV-8)."""
         return [
             ToolDefinition(tool.spec.name, tool.spec.description, tool.spec.input_schema)
-            for tool in self.registry.tools(self.audience)
+            for tool in self.registry.tools(self.audience, self.agent_id)
             if self._offered(tool.spec.name, limits)
         ]
 
@@ -120,6 +123,8 @@ class CallRound:
     approver: Approver
     meter: Meter
     emit: Callable[[AnyEvent], None]
+    operations: Callable[[ToolUse], AgentOperations] | None = None
+    """Makes what a call may do to its agent."""
 
     async def run(self, calls: Sequence[ToolUse]) -> RoundResults:
         """Carry out `calls`. Results already known from before a restart are not produced again.
@@ -243,7 +248,7 @@ class CallRound:
         tool = self.host.resolve(call.name, self.limits)
         if tool is None:
             return ToolOutput(f"There is no tool {call.name!r} here.", is_error=True), False
-        problems = validate_input(tool.spec.input_schema, call.input)
+        problems = [] if tool.spec.terminal else validate_input(tool.spec.input_schema, call.input)
         if problems:
             return ToolOutput(f"{call.name}: " + "; ".join(problems), is_error=True), False
         context = self._context(call)
@@ -287,6 +292,7 @@ class CallRound:
             progress=progress,
             overlay=host.overlay,
             files=host.files,
+            agent=self.operations(call) if self.operations is not None else None,
         )
 
     async def _result(self, call: ToolUse, output: ToolOutput) -> tuple[ToolResult, str | None]:

@@ -190,6 +190,12 @@ class Transcript:
         leaf = self.leaf
         return leaf.message.tool_uses() if leaf is not None and leaf.kind == "assistant_turn" else []
 
+    def pending_message(self) -> Message | None:
+        """The assistant message at the leaf whose calls have no result yet."""
+        leaf = self.leaf
+        is_pending = leaf is not None and leaf.kind == "assistant_turn" and leaf.message.tool_uses()
+        return leaf.message if leaf is not None and is_pending else None
+
     def results(self) -> dict[str, ToolResult]:
         """Every tool result on the active path by call id."""
         return {

@@ -13,6 +13,7 @@ import msgspec
 
 from basis_daemon.errors import Busy, NoSuchTurn, NothingToResume, StaleTurn
 from basis_daemon.runtime.messages import Message
+from basis_daemon.runtime.prompts import new_turn_id
 from basis_daemon.runtime.store.base import PromptAccepted
 from basis_daemon.server import session_config
 from basis_daemon.server.asks import AskBook
@@ -21,7 +22,6 @@ from basis_daemon.server.session import LiveSession
 from basis_daemon.server.turn_runner import PromptOptions, TurnRunner
 from basis_daemon.server.unfinished import Unfinished
 from basis_daemon.server.work import Work
-from basis_daemon.workspace.run import new_turn_id
 from basis_protocol.asks import Actor
 from basis_protocol.events import InfoChanged, TurnQueued
 from basis_protocol.sessions import SessionPromptResult, TurnOutcome

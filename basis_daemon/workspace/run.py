@@ -5,18 +5,15 @@ a turn ends with. How a turn works is the runtime's matter; who watches it is th
 """
 
 import asyncio
-import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Literal, Protocol
 
-from basis_daemon.errors import EmptyPrompt, StoreError
+from basis_daemon.errors import StoreError
 from basis_daemon.runtime.limits import TurnOptions
-from basis_daemon.runtime.messages import Message, Text, user
 from basis_daemon.runtime.permissions import ApprovalAnswer, ApprovalRequest, Approver
+from basis_daemon.runtime.prompts import Prompt, new_prompt, require_content
 from basis_daemon.runtime.providers.base import Effort, ModelInfo
 from basis_daemon.runtime.sessions import Session
 from basis_daemon.runtime.store.base import AgentRecord, PromptAccepted, TurnEnded
@@ -28,8 +25,6 @@ Mode = Literal["prompt", "always", "never"]
 
 PINNED_PROVIDER = "provider"
 """Key of `AgentRecord.config`."""
-
-_turns = count(1)
 
 
 class HeaderSource(Protocol):
@@ -128,8 +123,7 @@ class PreparedRun:
 
     def accept(self, prompt: PromptAccepted) -> None:
         """Keep a prompt: it is in the file when this returns. Raises `EmptyPrompt` (RS-2) and `StoreError`."""
-        if not any(not isinstance(block, Text) or block.text.strip() for block in prompt.message.content):
-            raise EmptyPrompt
+        require_content(prompt.message)
         self._session.agent.accept(prompt)
 
     def withdraw(self, turn_id: str) -> None:
@@ -200,7 +194,7 @@ class PreparedRun:
 
     async def send(
         self,
-        prompt: str | Message,
+        prompt: Prompt,
         *,
         emit: Callable[[AnyEvent], None],
         approver: Approver,
@@ -286,14 +280,3 @@ def pinned_provider(record: AgentRecord) -> str | None:
     """The provider a stored conversation asked for, if it did."""
     name = record.config.get(PINNED_PROVIDER)
     return name if isinstance(name, str) else None
-
-
-def new_turn_id() -> str:
-    """A turn id that is unique within a conversation, across processes."""
-    return f"turn-{time.time_ns():x}-{next(_turns):x}{os.urandom(2).hex()}"
-
-
-def new_prompt(prompt: str | Message) -> PromptAccepted:
-    """A prompt ready to be accepted, from text or a whole message."""
-    message = user(prompt) if isinstance(prompt, str) else prompt
-    return PromptAccepted(turn_id=new_turn_id(), message=message, at_ms=time.time_ns() // 1_000_000)

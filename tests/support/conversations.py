@@ -15,6 +15,7 @@ from basis_daemon.runtime.limits import ProviderRetry, TurnOptions
 from basis_daemon.runtime.messages import Message
 from basis_daemon.runtime.permissions import ApprovalAnswer, ApprovalRequest, Approver
 from basis_daemon.runtime.policy import RuntimePolicy
+from basis_daemon.runtime.prompts import new_prompt
 from basis_daemon.runtime.providers.base import ModelInfo
 from basis_daemon.runtime.providers.governor import Governor
 from basis_daemon.runtime.providers.registry import ProviderChoice, ProviderRegistry
@@ -25,7 +26,6 @@ from basis_daemon.runtime.store.volatile import VolatileStore
 from basis_daemon.runtime.tools.base import FunctionTool, Tool, ToolContext, ToolSpec
 from basis_daemon.runtime.tools.registry import ToolRegistry
 from basis_daemon.workspace.approval import ApprovalGate
-from basis_daemon.workspace.run import new_prompt
 from basis_protocol.events import AnyEvent
 from support.model_server import ModelServer
 

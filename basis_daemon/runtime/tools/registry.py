@@ -36,36 +36,56 @@ class ToolRegistry:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tools: dict[tuple[str | None, str], Tool] = {}
+        self._own: dict[str, dict[str, Tool]] = {}
+        """Tools of one agent alone, by its id and their name."""
 
-    def register(self, tool: Tool, *, audience: str | None = None, replace: bool = False) -> None:
-        """Offer `tool` to everyone, or to one audience only. Raises `InvalidTool` and `ToolCollision`.
+    def register(
+        self, tool: Tool, *, audience: str | None = None, agent: str | None = None, replace: bool = False
+    ) -> None:
+        """Offer `tool` to everyone, to one audience, or to exactly one agent. Raises `InvalidTool`, `ToolCollision`.
 
         `replace` takes the place of a tool of the same name and audience; an audience's tool never covers a global one.
         """
         name = _checked(tool)
         with self._lock:
+            if agent is not None:
+                own = self._own.setdefault(agent, {})
+                if not replace and name in own:
+                    raise ToolCollision(f"there is already a tool {name!r}")
+                own[name] = tool
+                return
             if audience is not None and (None, name) in self._tools:
                 raise ToolCollision(f"there is already a tool {name!r} for everyone")
             if not replace and (audience, name) in self._tools:
                 raise ToolCollision(f"there is already a tool {name!r}")
             self._tools[audience, name] = tool
 
-    def unregister(self, name: str, *, audience: str | None = None) -> bool:
+    def unregister(self, name: str, *, audience: str | None = None, agent: str | None = None) -> bool:
         """Withdraw a tool; false if there was none."""
         with self._lock:
+            if agent is not None:
+                own = self._own.get(agent, {})
+                was_there = own.pop(name, None) is not None
+                if not own:
+                    self._own.pop(agent, None)
+                return was_there
             return self._tools.pop((audience, name), None) is not None
 
-    def resolve(self, name: str, *, audience: str | None) -> Tool | None:
-        """The tool `name` means for `audience`: its own, else the global one; never another's (TL-7, TL-11)."""
+    def resolve(self, name: str, *, audience: str | None, agent: str | None = None) -> Tool | None:
+        """The tool `name` means: the agent's own, else its audience's, else the global one; never another's (TL-7,
+        TL-11)."""
         with self._lock:
+            if agent is not None and name in self._own.get(agent, ()):
+                return self._own[agent][name]
             own = self._tools.get((audience, name))
             return own if own is not None else self._tools.get((None, name))
 
-    def tools(self, audience: str | None = None) -> list[Tool]:
-        """Every tool `audience` can be offered, sorted by name (CV-8)."""
+    def tools(self, audience: str | None = None, agent: str | None = None) -> list[Tool]:
+        """Every tool an agent of `audience` can be offered, sorted by name (CV-8)."""
         with self._lock:
             found = {name: tool for (owner, name), tool in self._tools.items() if owner is None}
             found |= {name: tool for (owner, name), tool in self._tools.items() if owner == audience}
+            found |= self._own.get(agent, {}) if agent is not None else {}
         return [found[name] for name in sorted(found)]
 
 
