@@ -5,6 +5,7 @@ decided is `providers.py`'s; which model is used, `connection.py`'s.
 """
 
 import asyncio
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -13,6 +14,7 @@ from pathlib import Path
 from basis_daemon.errors import ProviderSetupError
 from basis_daemon.processes.local import LocalExecutor
 from basis_daemon.runtime.providers.base import Provider
+from basis_daemon.runtime.providers.network import Network
 from basis_daemon.runtime.providers.registry import ProviderChoice
 from basis_daemon.runtime.runtime import ProviderSettings, Runtime
 from basis_daemon.workspace.config import Config
@@ -46,7 +48,9 @@ async def connect(
         decision = await asyncio.to_thread(
             decide_provider, settings, config, environment, is_pocket_installed=has_pocket
         )
-        provider = _provider(runtime, decision.choice, models_dir)
+        # A daemon started at login knows no proxy; whoever opens the workspace does.
+        choice = replace(decision.choice, network=Network.of(environment, os.environ))
+        provider = _provider(runtime, choice, models_dir)
     except ProviderSetupError as error:
         asked_for = settings.provider or (config.provider.value if config.provider else "")
         hint = f" To fix it, {error.hint}." if error.hint else ""

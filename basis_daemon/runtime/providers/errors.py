@@ -80,6 +80,13 @@ class UntrustedServer(TransportError):
     transient = False
 
 
+class ProxyRefused(TransportError):
+    """The proxy on the way let nobody through: it wants other credentials, or forbids the address."""
+
+    kind = "provider_proxy_refused"
+    transient = False
+
+
 class RetryableError(ProviderError):
     """The provider asked to try again later."""
 

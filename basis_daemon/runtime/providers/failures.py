@@ -20,6 +20,7 @@ from basis_daemon.runtime.providers.errors import (
     HttpError,
     InvalidRequest,
     ProviderError,
+    ProxyRefused,
     QuotaExceeded,
     RetryableError,
     ServerNotRunning,
@@ -206,8 +207,11 @@ def foreign_exceptions() -> tuple[type[Exception], ...]:
     return tuple(_table())
 
 
-def from_exception(target: Target, error: Exception) -> ProviderError:
-    """The error one of the HTTP library's exceptions stands for. Its own text is left out: it may quote a URL."""
+def from_exception(target: Target, error: Exception, via: str | None = None) -> ProviderError:
+    """The error one of the HTTP library's exceptions stands for; `via` is the proxy it came by.
+
+    Its own text is left out: it may quote a URL.
+    """
     import ssl  # loaded by then
 
     table = _table()
@@ -219,7 +223,17 @@ def from_exception(target: Target, error: Exception) -> ProviderError:
     elif target.is_local and kind is TransportError and "connect to" in sentence:
         kind = ServerNotRunning if _is_due_to(error, ConnectionRefusedError) else kind
         hint = f"start {target.label}, or check the port"
-    return kind(sentence.format(label=target.label, origin=target.origin), hint=hint)
+    elif _is_refused_by_proxy(error):
+        kind, hint = ProxyRefused, "check the proxy's address, and the name and password in it"
+    text = sentence.format(label=target.label, origin=target.origin)
+    return kind(f"{text} (by way of the proxy {via})" if via else text, hint=hint)
+
+
+def _is_refused_by_proxy(error: Exception) -> bool:
+    """Whether the proxy answered for itself that it won't: 4xx to CONNECT. Its 5xx are about the server behind it."""
+    import httpx2
+
+    return isinstance(error, httpx2.ProxyError) and str(error)[:1] == "4"
 
 
 def _is_due_to(error: BaseException | None, kind: type[BaseException]) -> bool:

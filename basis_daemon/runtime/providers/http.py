@@ -1,4 +1,4 @@
-"""Requests over HTTP: one pool of connections per runtime, streamed and bounded answers.
+"""Requests over HTTP: one pool of connections per runtime and network, streamed and bounded answers.
 
 Owns connecting, timeouts and giving connections back. Follows no redirect and repeats nothing (PV-57). What is sent and
 what the bytes mean is the wires'; what failures mean is `failures.py`.
@@ -11,7 +11,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from basis_daemon.runtime.providers.errors import HttpError, MalformedStream, TransportError
+from basis_daemon.runtime.providers.errors import HttpError, InvalidRequest, MalformedStream, TransportError
 from basis_daemon.runtime.providers.failures import (
     Target,
     foreign_exceptions,
@@ -19,8 +19,11 @@ from basis_daemon.runtime.providers.failures import (
     from_status,
     message_in,
 )
+from basis_daemon.runtime.providers.network import DIRECT, Network, Route, process_network
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
 CONNECT_TIMEOUT_S = 15.0
@@ -52,32 +55,45 @@ class Call:
 
 
 class HttpPool:
-    """The shared client. The HTTP library is imported and set up in a thread when first needed."""
+    """The shared connections of one network. The HTTP library is imported and set up in a thread when first needed."""
 
-    def __init__(self) -> None:
-        self._client: httpx2.AsyncClient | None = None
+    def __init__(self, network: Network | None = None) -> None:
+        """Without a `network`, what the process's environment says when a connection is first needed."""
+        self._network = network
+        self._clients: dict[Route, httpx2.AsyncClient] = {}
         self._opening = asyncio.Lock()
         self._is_closed = False
 
-    async def client(self) -> "httpx2.AsyncClient":
-        """The client. Raises `TransportError` once the pool was closed. Calling it early warms the library up."""
+    @property
+    def network(self) -> Network:
+        if self._network is None:
+            self._network = process_network()
+        return self._network
+
+    async def client(self, route: Route = DIRECT) -> "httpx2.AsyncClient":
+        """The client for `route`. Calling it early warms the library up.
+
+        Raises `TransportError` once the pool was closed and `InvalidRequest` for a proxy or certificates that can't be
+        used.
+        """
         async with self._opening:
             if self._is_closed:
                 raise TransportError("the runtime was closed")
-            if self._client is None:
-                self._client = await asyncio.to_thread(_new_client)
-            return self._client
+            client = self._clients.get(route)
+            if client is None:
+                client = self._clients[route] = await asyncio.to_thread(_new_client, route)
+            return client
 
     async def aclose(self) -> None:
         """Drop all connections; streams still open fail."""
         async with self._opening:
             self._is_closed = True
-            client, self._client = self._client, None
-        if client is not None:
+            clients, self._clients = self._clients, {}
+        for client in clients.values():
             await client.aclose()
 
 
-def _new_client() -> "httpx2.AsyncClient":
+def _new_client(route: Route) -> "httpx2.AsyncClient":
     from http.cookiejar import CookieJar, DefaultCookiePolicy
 
     import httpx2
@@ -88,12 +104,51 @@ def _new_client() -> "httpx2.AsyncClient":
         timeout=httpx2.Timeout(JSON_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, pool=None),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=KEEP_ALIVE_S),
         follow_redirects=False,
-        trust_env=True,
-        # A proxy is for other machines, whatever NO_PROXY forgets to say.
-        mounts={f"all://{host}": None for host in ("localhost", "127.0.0.1", "[::1]")},
+        trust_env=False,
+        proxy=_proxy(route),
+        verify=_trust(route),
         # One client serves many keys: a cookie set for one of them must not be sent with another.
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
     )
+
+
+def _proxy(route: Route) -> "httpx2.Proxy | None":
+    import httpx2
+
+    if route.proxy is None:
+        return None
+    try:
+        proxy = httpx2.Proxy(route.proxy.reveal())
+        if proxy.url.scheme == "https" and route.ca:
+            proxy.ssl_context = _context(route)
+        if proxy.url.scheme in ("http", "https") and proxy.url.host:
+            return proxy
+    except (httpx2.InvalidURL, ValueError):
+        pass
+    raise InvalidRequest(
+        f"the proxy configured for this address ({route.via}) is not one that can be used",
+        hint="set HTTPS_PROXY to an http:// or https:// address; SOCKS is not spoken",
+    )
+
+
+def _trust(route: Route) -> "ssl.SSLContext | bool":
+    return _context(route) if route.ca else True
+
+
+def _context(route: Route) -> "ssl.SSLContext":
+    """The certificates a variable names, instead of the system's."""
+    import os
+    import ssl
+
+    try:
+        is_directory = os.path.isdir(route.ca or "")
+        return ssl.create_default_context(
+            cafile=None if is_directory else route.ca, capath=route.ca if is_directory else None
+        )
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidRequest(
+            f"{route.ca_variable} names {route.ca}, which can't be read as certificates", hint="correct or unset it"
+        ) from error
 
 
 @asynccontextmanager
@@ -131,7 +186,8 @@ async def drain(chunks: AsyncIterator[bytes]) -> None:
 
 @asynccontextmanager
 async def _answer(pool: HttpPool, call: Call) -> AsyncGenerator["httpx2.Response"]:
-    client = await pool.client()
+    route = pool.network.route(call.url)
+    client = await pool.client(route)
     import httpx2
 
     timeout = httpx2.Timeout(call.idle_timeout_s, connect=CONNECT_TIMEOUT_S, pool=None)
@@ -147,7 +203,7 @@ async def _answer(pool: HttpPool, call: Call) -> AsyncGenerator["httpx2.Response
         finally:
             await response.aclose()
     except foreign_exceptions() as error:
-        raise from_exception(call.target, error) from error
+        raise from_exception(call.target, error, via=route.via) from error
 
 
 async def _failure(target: Target, response: "httpx2.Response") -> Exception:

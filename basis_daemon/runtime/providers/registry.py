@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlsplit
 
-from basis_daemon.errors import ProviderNotFound
+from basis_daemon.errors import ProviderNotFound, UsageError
 from basis_daemon.redact import Secret
 from basis_daemon.runtime.providers.base import Provider
 from basis_daemon.runtime.providers.definition import (
@@ -22,6 +22,7 @@ from basis_daemon.runtime.providers.definition import (
 from basis_daemon.runtime.providers.endpoint import normalise_base_url, refuse_plaintext
 from basis_daemon.runtime.providers.governor import Governor
 from basis_daemon.runtime.providers.http import HttpPool
+from basis_daemon.runtime.providers.network import Network, process_network
 from basis_daemon.runtime.providers.remote import RemoteProvider
 
 _LOCAL = Capabilities(reasoning_effort=False)
@@ -97,6 +98,8 @@ class ProviderChoice:
     base_url: str | None
     wire: WireChoice
     source: str | None
+    network: Network | None = None
+    """The way out, as the environment says that opened the workspace; unset is this process's own."""
 
     @property
     def is_compatible_endpoint(self) -> bool:
@@ -124,28 +127,32 @@ def definition_of(choice: ProviderChoice) -> ProviderDefinition:
 
 
 class ProviderRegistry:
-    """All providers of a runtime. They share one pool of connections and one governor; equal choices share a
+    """All providers of a runtime. They share one governor, and the connections of one network; equal choices share a
     provider."""
 
     def __init__(self, governor: Governor | None = None) -> None:
-        self._pool = HttpPool()
+        self._pools: dict[Network, HttpPool] = {}
         self._governor = governor or Governor()
         self._registered: dict[str, Provider] = {}
-        self._made: dict[tuple[str, Secret | None, str | None, str], Provider] = {}
+        self._made: dict[tuple[str, Secret | None, str | None, str, Network], Provider] = {}
+        self._is_closed = False
 
     def get(self, choice: ProviderChoice) -> Provider:
         """The provider `choice` stands for. Touches no network. Raises `ProviderNotFound` or `InvalidBaseUrl`."""
         if choice.base_url is None and choice.provider in self._registered:
             return self._registered[choice.provider]
-        key = (choice.provider, choice.api_key, choice.base_url, choice.wire)
+        network = choice.network or process_network()
+        key = (choice.provider, choice.api_key, choice.base_url, choice.wire, network)
         provider = self._made.get(key)
         if provider is None:
-            provider = self._made[key] = self.make(definition_of(choice), StaticCredentials(choice.api_key))
+            provider = self._made[key] = self.make(definition_of(choice), StaticCredentials(choice.api_key), network)
         return provider
 
-    def make(self, definition: ProviderDefinition, credentials: CredentialSource) -> Provider:
+    def make(
+        self, definition: ProviderDefinition, credentials: CredentialSource, network: Network | None = None
+    ) -> Provider:
         """A provider of an embedder's own definition on the shared connections; `register` it to be found by id."""
-        return RemoteProvider(definition, credentials, self._pool, self._governor)
+        return RemoteProvider(definition, credentials, self._pool(network or process_network()), self._governor)
 
     def register(self, provider: Provider) -> None:
         """Offer a ready-made provider under its id; choices without a base URL that name it get it."""
@@ -158,10 +165,21 @@ class ProviderRegistry:
 
     async def warm(self) -> None:
         """Load the HTTP library in a thread, so that the first request needn't wait for it."""
-        await self._pool.client()
+        for pool in tuple(self._pools.values()) or (self._pool(process_network()),):
+            await pool.client()
 
     async def aclose(self) -> None:
         """Close every provider and all connections."""
         for provider in (*self._registered.values(), *self._made.values()):
             await provider.aclose()
-        await self._pool.aclose()
+        self._is_closed = True
+        for pool in self._pools.values():
+            await pool.aclose()
+
+    def _pool(self, network: Network) -> HttpPool:
+        pool = self._pools.get(network)
+        if pool is None:
+            if self._is_closed:
+                raise UsageError("the runtime was closed")
+            pool = self._pools[network] = HttpPool(network)
+        return pool
