@@ -16,7 +16,7 @@ from basis_daemon.runtime.messages import Message
 from basis_daemon.runtime.permissions import ApprovalAnswer, ApprovalRequest, Approver
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.prompts import new_prompt
-from basis_daemon.runtime.providers.base import ModelInfo
+from basis_daemon.runtime.providers.base import ModelInfo, Provider
 from basis_daemon.runtime.providers.governor import Governor
 from basis_daemon.runtime.providers.registry import ProviderChoice, ProviderRegistry
 from basis_daemon.runtime.runtime import ProviderSettings, Runtime
@@ -25,6 +25,7 @@ from basis_daemon.runtime.store.base import PromptAccepted, Store, TurnEnded
 from basis_daemon.runtime.store.volatile import VolatileStore
 from basis_daemon.runtime.tools.base import FunctionTool, Tool, ToolContext, ToolSpec
 from basis_daemon.runtime.tools.registry import ToolRegistry
+from basis_daemon.runtime.typed_output import OutputWanted
 from basis_daemon.workspace.approval import ApprovalGate
 from basis_protocol.events import AnyEvent
 from support.model_server import ModelServer
@@ -72,10 +73,15 @@ class Conversation:
         return prompt
 
     async def say(
-        self, text: str, *, approver: Approver | None = None, options: TurnOptions | None = None
+        self,
+        text: str,
+        *,
+        approver: Approver | None = None,
+        options: TurnOptions | None = None,
+        output: OutputWanted | None = None,
     ) -> TurnEnded:
         """Accept a prompt and run it to its end."""
-        return await self.run(self.accept(text), approver=approver, options=options)
+        return await self.run(self.accept(text), approver=approver, options=options, output=output)
 
     async def run(
         self,
@@ -84,6 +90,7 @@ class Conversation:
         approver: Approver | None = None,
         options: TurnOptions | None = None,
         resumed: bool = False,
+        output: OutputWanted | None = None,
     ) -> TurnEnded:
         chosen = options or TurnOptions()
         return await self.session.run(
@@ -92,6 +99,7 @@ class Conversation:
             approver=approver or Allow(),
             options=replace(chosen, retry=AT_ONCE) if chosen.retry == ProviderRetry() else chosen,
             resumed=resumed,
+            output=output,
         )
 
     def seen(self, kind: type[Kind]) -> list[Kind]:
@@ -99,27 +107,42 @@ class Conversation:
 
 
 def new_conversation(
-    server: ModelServer,
+    server: ModelServer | Provider,
     directory: Path,
     *tools: Tool,
     store: Store | None = None,
     resume: str | None = None,
     policy: RuntimePolicy | None = None,
     roster: Callable[[str], bool] = lambda name: True,
+    providers: ProviderRegistry | None = None,
+    provider: Provider | None = None,
+    max_delegation_depth: int = 8,
+    keep_subagents: bool = False,
 ) -> Conversation:
-    """A conversation whose model is `server`; with `resume`, the stored one of that id."""
-    providers = ProviderRegistry(Governor(first_pause_s=0))
-    choice = ProviderChoice("openai", Secret("key"), server.base_url, "chat_completions", None)
+    """A conversation whose model is `server`; with `resume`, the stored one of that id. A provider in place of a server
+    is for what the wire has no part in.
+
+    `providers`: the ones it shares with other conversations; `provider`: another one than the usual of `server`.
+    """
+    providers = providers or ProviderRegistry(Governor(first_pause_s=0))
+    if isinstance(server, ModelServer):
+        choice = ProviderChoice("openai", Secret("key"), server.base_url, "chat_completions", None)
+        provider = provider or providers.get(choice)
+    else:
+        provider = server
+        providers.register(provider)
     options = SessionOptions(
         runtime_identifier=f"basis:{directory}",
         base_dir=directory,
-        provider=providers.get(choice),
-        model=ModelInfo("scripted", "openai"),
+        provider=provider,
+        model=ModelInfo("scripted", provider.id),
         policy=policy or RuntimePolicy(),
         authorizer=ApprovalGate(),
         environment={"PATH": "/usr/bin:/bin"},
         roster=roster,
         system="Be brief.",
+        max_delegation_depth=max_delegation_depth,
+        keep_subagents=keep_subagents,
     )
     runtime = Runtime(
         store=store or VolatileStore(),

@@ -9,7 +9,9 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import anyio
 
 from basis_daemon.runtime.providers.errors import HttpError, InvalidRequest, MalformedStream, TransportError
 from basis_daemon.runtime.providers.failures import (
@@ -24,6 +26,7 @@ from basis_daemon.runtime.providers.network import DIRECT, Network, Route, proce
 if TYPE_CHECKING:
     import ssl
 
+    import httpcore2
     import httpx2
 
 CONNECT_TIMEOUT_S = 15.0
@@ -193,7 +196,12 @@ async def _answer(pool: HttpPool, call: Call) -> AsyncGenerator["httpx2.Response
     timeout = httpx2.Timeout(call.idle_timeout_s, connect=CONNECT_TIMEOUT_S, pool=None)
     try:
         request = client.build_request(
-            call.method, call.url, headers=dict(call.headers), content=call.body, timeout=timeout
+            call.method,
+            call.url,
+            headers=dict(call.headers),
+            content=call.body,
+            timeout=timeout,
+            extensions={"trace": _Opening().trace},
         )
         response = await client.send(request, stream=True)
         try:
@@ -204,6 +212,20 @@ async def _answer(pool: HttpPool, call: Call) -> AsyncGenerator["httpx2.Response
             await response.aclose()
     except foreign_exceptions() as error:
         raise from_exception(call.target, error, via=route.via) from error
+
+
+class _Opening:
+    """A connection on its way. The HTTP library forgets its socket when it is cancelled between TCP and TLS (PV-65)."""
+
+    def __init__(self) -> None:
+        self._stream: httpcore2.AsyncNetworkStream | None = None
+
+    async def trace(self, name: str, info: Mapping[str, Any]) -> None:
+        if name == "connection.connect_tcp.complete":
+            self._stream = info["return_value"]
+        elif name == "connection.start_tls.failed" and self._stream is not None:
+            with anyio.CancelScope(shield=True):
+                await self._stream.aclose()
 
 
 async def _failure(target: Target, response: "httpx2.Response") -> Exception:
