@@ -34,6 +34,7 @@ from basis_daemon.runtime.tools.builtin import split_file_tools
 from basis_daemon.runtime.tools.ledger import ReadLedger
 from basis_daemon.runtime.tools.registry import ToolRegistry
 from basis_daemon.runtime.tools.task import TaskTool
+from basis_daemon.runtime.turn import Inbox
 from basis_protocol.address import data_dir
 
 _counter = count(1)
@@ -68,6 +69,8 @@ class Runtime:
         self.executor = executor
         self.defaults = defaults
         """What the host said about provider and model; workspaces resolve the rest (workspace.md 3)."""
+        self.inboxes: list[Inbox] = []
+        """Where things are left for its agents between their rounds; looked into by every session."""
 
     @staticmethod
     def builder() -> "RuntimeBuilder":
@@ -116,7 +119,7 @@ class Runtime:
             results=ResultStore(lambda: agent.directory),
             agent_id=agent.id,
         )
-        return Session(agent, options, host, nursery=self._nursery, answers=answers)
+        return Session(agent, options, host, nursery=self._nursery, answers=answers, inboxes=self.inboxes)
 
     def _nursery(self, parent: Session) -> SessionNursery:
         return SessionNursery(parent, create=self._create, provider=self.providers.by_id, forget=self.store.forget)

@@ -111,6 +111,8 @@ class Session:
         self._nursery = nursery(self)
         self._inboxes = inboxes
         self._subagents: dict[str, SubagentHandle] = {}
+        self.failure: BasisError | None = None
+        """What the last turn failed with, if it did."""
         self._provider = options.provider.scope()
         self._permissions = Permissions(agent.id, options.authorizer, self.answers)
         self._turn: Turn | None = None
@@ -230,7 +232,7 @@ class Session:
         try:
             if output is not None:
                 self._host.registry.register(TerminalTool(output, self.agent.id), agent=self.agent.id)
-            failure = await _run_bounded(turn)
+            self.failure = failure = await _run_bounded(turn)
             outcome = _outcome(turn, failure)
             _tell_end(turn, outcome, failure)
             self._fall_back(turn, outcome.status)

@@ -8,16 +8,19 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
-from basis_daemon.errors import StoreError
+from basis_daemon.errors import BasisError, NothingToResume, RunFailure, StoreError
 from basis_daemon.runtime.limits import TurnOptions
+from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.permissions import ApprovalAnswer, ApprovalRequest, Approver
 from basis_daemon.runtime.prompts import Prompt, new_prompt, require_content
 from basis_daemon.runtime.providers.base import Effort, ModelInfo
 from basis_daemon.runtime.sessions import Session
+from basis_daemon.runtime.steering import Steering
 from basis_daemon.runtime.store.base import AgentRecord, PromptAccepted, TurnEnded
-from basis_daemon.runtime.transcript import Transcript
+from basis_daemon.runtime.transcript import Entry, Transcript
+from basis_daemon.runtime.typed_output import OutputSpec, OutputWanted, Reservation, Validator, converted, converter
 from basis_protocol.events import AnyEvent, Notice, RunFinished, RunStarted, StoppedBy, TurnStatus, Usage
 
 Mode = Literal["prompt", "always", "never"]
@@ -56,11 +59,37 @@ class RunReport:
     error: str | None = None
     stopped_by: StoppedBy | None = None
     usage: Usage = field(default_factory=Usage)
+    output: Json = None
+    """The value a typed turn ended with."""
+    failure: BasisError | None = None
+    """What the turn failed with, where that is known: its `kind` and `category` say what to do."""
     sink_error: Exception | None = None
 
     @property
     def succeeded(self) -> bool:
         return self.status == "ok"
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class OutputReport(Generic[T]):
+    """A typed turn's value and its report, whose `final_message` is `None` (OU-2)."""
+
+    value: T
+    report: RunReport
+
+
+class OutputFailure(RunFailure):
+    """A typed turn that ended without its value (OU-3). `report` says how; the cause, where there is one, is what the
+    turn failed with: `OutputMissing`, `OutputMismatch`, or any other failure."""
+
+    kind = "output_failed"
+
+    def __init__(self, report: RunReport) -> None:
+        super().__init__(report.error or f"the turn ended without its answer ({report.status})")
+        self.report = report
 
 
 class PreparedRun:
@@ -111,6 +140,25 @@ class PreparedRun:
         """Accepted prompts whose turn has not begun, oldest first."""
         return self._session.agent.queued
 
+    @property
+    def steering(self) -> Steering:
+        """What is said to the agent while it works, or when it would be done (AG-23); for any task or thread."""
+        return self._session.steering
+
+    @property
+    def leaf(self) -> str | None:
+        """Id of the conversation's last entry."""
+        return self.transcript.leaf_id
+
+    @property
+    def abandoned(self) -> list[Entry]:
+        """Entries that were said and are not part of the conversation now (BR-1)."""
+        return self.transcript.archived()
+
+    def children(self, entry_id: str | None) -> list[Entry]:
+        """What continues an entry: the conversation, and the ways it did not take; `None` asks for its beginnings."""
+        return self.transcript.children(entry_id)
+
     def outcome(self, turn_id: str) -> TurnEnded | None:
         """How a turn ended; `None` while it runs, waits, or when it is too long ago."""
         return self._session.agent.outcomes.get(turn_id)
@@ -146,6 +194,7 @@ class PreparedRun:
         approver: Approver,
         options: TurnOptions | None = None,
         resumed: bool = False,
+        output: OutputWanted | None = None,
     ) -> RunReport:
         """Run an accepted prompt and report how it ended. `run_started` and `run_finished` bracket its events (EV-1).
 
@@ -165,6 +214,7 @@ class PreparedRun:
                 approver=self._approver(approver),
                 options=options,
                 resumed=resumed,
+                output=output,
             )
         except asyncio.CancelledError:
             sink(RunFinished(turn_id=turn.turn_id, status="interrupted", message="the turn was interrupted"))
@@ -189,6 +239,8 @@ class PreparedRun:
             error=outcome.error,
             stopped_by=outcome.stopped_by,
             usage=outcome.usage,
+            output=outcome.output,
+            failure=self._session.failure if outcome.status != "ok" else None,
             sink_error=sink.error,
         )
 
@@ -204,6 +256,93 @@ class PreparedRun:
         accepted = new_prompt(prompt)
         self.accept(accepted)
         return await self.execute(accepted, emit=emit, approver=approver, options=options)
+
+    @overload
+    async def output(
+        self,
+        prompt: Prompt,
+        wanted: type[T],
+        *,
+        emit: Callable[[AnyEvent], None],
+        approver: Approver,
+        options: TurnOptions | None = None,
+        validator: Validator | None = None,
+        keeps_tools: bool = False,
+    ) -> OutputReport[T]: ...
+
+    @overload
+    async def output(
+        self,
+        prompt: Prompt,
+        wanted: OutputSpec | Reservation,
+        *,
+        emit: Callable[[AnyEvent], None],
+        approver: Approver,
+        options: TurnOptions | None = None,
+        validator: Validator | None = None,
+        keeps_tools: bool = False,
+    ) -> OutputReport[Json]: ...
+
+    async def output(
+        self,
+        prompt: Prompt,
+        wanted: "type[Any] | OutputSpec | Reservation",
+        *,
+        emit: Callable[[AnyEvent], None],
+        approver: Approver,
+        options: TurnOptions | None = None,
+        validator: Validator | None = None,
+        keeps_tools: bool = False,
+    ) -> OutputReport[Any]:
+        """A turn that ends with a value: of a dataclass, TypedDict or msgspec struct, or JSON as a spec describes it.
+
+        A `validator` may have the model try again in the same turn (AG-48). Raises `OutputFailure` when there is no
+        value, and what `accept` and `execute` do. `keeps_tools` lets the agent work first (AG-45).
+        """
+        convert = converter(wanted) if isinstance(wanted, type) else None
+        found = OutputSpec.of(wanted) if isinstance(wanted, type) else wanted
+        spec = found.spec if isinstance(found, Reservation) else found
+        reservation = found if isinstance(found, Reservation) else spec.reserve()
+        if keeps_tools:
+            reservation = Reservation(spec.with_tools(), reservation.tool_name)
+        accepted = new_prompt(prompt)
+        self.accept(accepted)
+        report = await self.execute(
+            accepted,
+            emit=emit,
+            approver=approver,
+            options=options,
+            output=OutputWanted(reservation, validator, convert),
+        )
+        if not report.succeeded:
+            raise OutputFailure(report) from report.failure
+        return OutputReport(converted(report.output, convert), report)
+
+    async def resume_turn(
+        self, *, emit: Callable[[AnyEvent], None], approver: Approver, options: TurnOptions | None = None
+    ) -> RunReport:
+        """Carry the interrupted or failed turn on. Raises `NothingToResume` (AG-6)."""
+        prompt = self.resumable
+        if prompt is None:
+            raise NothingToResume("no turn of this conversation was cut short", hint="send a prompt")
+        return await self.execute(prompt, emit=emit, approver=approver, options=options, resumed=True)
+
+    async def run_queued(
+        self, *, emit: Callable[[AnyEvent], None], approver: Approver, options: TurnOptions | None = None
+    ) -> RunReport | None:
+        """Run what waits: the oldest accepted prompt, else what was said through `steering` and no turn has taken.
+        `None` when nothing waits (AG-24)."""
+        if self.queued:
+            return await self.execute(self.queued[0], emit=emit, approver=approver, options=options)
+        waiting = self.steering.take_first()
+        if waiting is None:
+            return None
+        self.accept(waiting)
+        return await self.execute(waiting, emit=emit, approver=approver, options=options)
+
+    def branch_from(self, entry_id: str | None, *, emit: Callable[[AnyEvent], None] | None = None) -> int:
+        """Carry the conversation on from another entry; see `Session.branch_from` (BR-2)."""
+        return self._session.branch_from(entry_id, emit=emit)
 
     # --- settings ----------------------------------------------------------------------------------------------------
 

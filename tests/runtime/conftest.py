@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from basis_daemon.runtime.providers.scripted import ScriptedProvider
 from basis_daemon.runtime.store.files import FileStore
 from support.conversations import Counter, close_conversations
 from support.model_server import ModelServer
@@ -16,6 +17,13 @@ async def server() -> AsyncIterator[ModelServer]:
     async with ModelServer() as running:
         yield running
         await close_conversations()
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ScriptedProvider]:
+    """A model behind no wire. Conversations with it are closed behind the test."""
+    yield ScriptedProvider()
+    await close_conversations()
 
 
 @pytest.fixture
