@@ -24,10 +24,14 @@ from basis_daemon.runtime.tools.base import (
     ToolSpec,
     default_preparation,
 )
+from basis_daemon.runtime.tools.registry import MAX_DESCRIPTION_BYTES
 from basis_daemon.runtime.tools.validate import validate_input
 
 MAX_REJECTIONS = 3
 """Values refused in a row after which the turn fails: a forced call would else be made for ever."""
+
+
+_HOW = " Call this once, as the last thing you do, to give your answer."
 
 
 class InvalidOutputSpec(UsageError):
@@ -79,6 +83,8 @@ class OutputSpec:
     def __post_init__(self) -> None:
         if not self.name.strip():
             raise InvalidOutputSpec("a typed output needs a name")
+        if len(self.description.encode()) > MAX_DESCRIPTION_BYTES - len(_HOW.encode()):
+            raise InvalidOutputSpec(f"the description of {self.name!r} is longer than {MAX_DESCRIPTION_BYTES} bytes")
         if self.schema.get("type", "object") != "object":
             raise InvalidOutputSpec(
                 f"the schema of {self.name!r} does not describe an object", hint="put the value into a field of one"
@@ -92,7 +98,8 @@ class OutputSpec:
         except TypeError as error:
             raise InvalidOutputSpec(f"no schema can be made of {wanted!r}: {error}") from error
         name = name or wanted.__name__
-        text = description or inspect.getdoc(wanted) or f"The {name} asked for."
+        own = vars(wanted).get("__doc__")  # what it inherits is about something else
+        text = description or (inspect.cleandoc(own) if own else f"The {name} asked for.")
         return cls(name, text, _with_root(schema))
 
     def with_tools(self) -> "OutputSpec":
@@ -146,7 +153,7 @@ class TerminalTool:
         asked = self.wanted.reservation.spec
         self.spec = ToolSpec(
             name=self.wanted.tool_name,
-            description=f"{asked.description} Call this once, as the last thing you do, to give your answer.",
+            description=asked.description + _HOW,
             input_schema=asked.schema,
             terminal=True,
         )
