@@ -36,6 +36,20 @@ def test_sessions_are_listed_with_ids_that_can_be_typed(
     assert fake_daemon.asked("basis/session/list")[0]["workspace"] == str(workspace)
 
 
+def test_session_that_waits_for_its_provider_says_until_when(
+    fake_daemon: FakeDaemon, session: FakeSession, workspace: Path
+) -> None:
+    def page(connection: object, params: Json) -> Json:
+        state = {"kind": "waiting_provider", "since": "", "detail": "", "until": "2026-01-31T12:00:05.000Z"}
+        return {"sessions": [{"sessionId": session.id, "title": "", "turns": 1, "updatedAt": "", "state": state}]}
+
+    fake_daemon.handlers["basis/session/list"] = page
+
+    done = basisctl("sessions", cwd=workspace)
+
+    assert "waiting for the provider until " in done.stdout and ":00:05" in done.stdout
+
+
 def test_sessions_of_all_workspaces_are_paged_to_the_end(fake_daemon: FakeDaemon, workspace: Path) -> None:
     def page(connection: object, params: Json) -> Json:
         number = int(params.get("cursor", 0))

@@ -239,7 +239,7 @@ def test_waiting_for_the_provider_is_told(nvim: Nvim, model: ModelServer) -> Non
 
     nvim.ask("go")
 
-    nvim.wait_state("waiting for the provider")
+    nvim.wait(lambda: nvim.state().startswith("basis: waiting for the provider until "), nvim.state)
     nvim.wait_transcript("attempt 1 of")
 
 

@@ -8,7 +8,7 @@ import os
 from basis_client.errors import fields_of
 from basisctl import exit_codes
 from basisctl.opening import directory, open_daemon, sessions
-from basisctl.render import age, short_ids, table
+from basisctl.render import age, local_time, short_ids, table
 from basisctl.screen import Screen
 from basisctl.visible import one_line
 
@@ -52,5 +52,9 @@ def _table(found: list[dict[str, Any]], *, with_workspace: bool) -> str:
 
 
 def _state(session: dict[str, Any]) -> str:
-    kind = one_line(str(fields_of(session.get("state")).get("kind", "")))
-    return {"waiting_person": "waiting for you", "waiting_provider": "waiting"}.get(kind, kind)
+    state = fields_of(session.get("state"))
+    kind = one_line(str(state.get("kind", "")))
+    if kind == "waiting_provider":
+        until = state.get("until")
+        return "waiting for the provider" + (f" until {local_time(str(until))}" if until else "")
+    return "waiting for you" if kind == "waiting_person" else kind

@@ -8,6 +8,7 @@ import { Decoder, encode, FramingError } from "../src/core/framing";
 import { inputOf, placeOf } from "../src/core/prompting";
 import { statusOf } from "../src/core/status";
 import { oneLine, plain, visible } from "../src/core/visible";
+import { stateWords } from "../src/core/words";
 import type { ServerHello, SessionSummary } from "../src/protocol.gen";
 
 const MACHINE: Machine = { platform: "linux", uid: 1000, isUsableDirectory: (path) => path === "/run/user/1000" };
@@ -73,6 +74,14 @@ test("what needs the person most is what the status says", () => {
   assert.equal(statusOf(connected, 0, [session("working")]).text, "working");
   assert.equal(statusOf(connected, 0, [session("interrupted")]).text, "interrupted");
   assert.equal(statusOf(connected, 0, [session("idle")]).text, "idle");
+});
+
+test("a wait for the provider says until when, if that is known", () => {
+  const noon = new Date(2026, 0, 31, 12, 0, 5).toISOString();
+  assert.equal(stateWords("waiting_provider", noon), "waiting for the provider until 12:00:05");
+  assert.equal(stateWords("waiting_provider"), "waiting for the provider");
+  assert.equal(stateWords("waiting_provider", "<b>"), "waiting for the provider until ?");
+  assert.equal(stateWords("working", noon), "working");
 });
 
 test("context comes before what is said about it, as it is when it is sent", async () => {

@@ -73,9 +73,8 @@ end
 ---@param info basis.SessionInfo
 ---@return string
 local function describe(info)
-  local STATES = { working = "working", waiting_person = "waiting for you", waiting_provider = "waiting for the provider" }
   local title = info.title ~= "" and info.title or "(nothing asked yet)"
-  local state = STATES[info.state.kind] or info.state.kind
+  local state = require("basis.status").state_words(info.state)
   local when = info.updatedAt:sub(1, 16):gsub("T", " ")
   return require("basis.plain").one_line(("%s  [%s]  %s"):format(title, state, when), 200)
 end

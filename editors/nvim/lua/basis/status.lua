@@ -28,6 +28,29 @@ local WORDS = {
   interrupted = "interrupted",
 }
 
+--- A time of the wire as the clock on the wall shows it; nothing for what is no time.
+---@param at? string
+---@return string?
+function M.clock(at)
+  local year, month, day, hour, min, sec = tostring(at):match("^(%d+)-(%d+)-(%d+)T(%d+):(%d+):(%d+)")
+  if not year then
+    return nil
+  end
+  local now = os.time()
+  local offset = os.difftime(now, os.time(os.date("!*t", now) --[[@as osdateparam]]))
+  local utc = os.time({ year = year, month = month, day = day, hour = hour, min = min, sec = sec, isdst = false })
+  return os.date("%H:%M:%S", utc + offset) --[[@as string]]
+end
+
+--- A session's state in words, for lists.
+---@param state basis.SessionState
+---@return string
+function M.state_words(state)
+  local words = state.kind == "waiting_person" and "waiting for you" or WORDS[state.kind] or state.kind
+  local clock = state.kind == "waiting_provider" and M.clock(state["until"])
+  return clock and words .. " until " .. clock or words
+end
+
 local STATES = { queued = "working", ended = "idle" }
 
 ---@param chat? basis.Chat
@@ -48,7 +71,8 @@ local function work_out(chat)
   end
   local kind = session and not session.is_removed and session.state and session.state.kind or "idle"
   local state = STATES[kind] or (WORDS[kind] and kind) or (kind == "waiting_person" and "working") or "idle"
-  return { state = state, asks = 0, text = WORDS[state] }
+  local text = state == "waiting_provider" and M.state_words(session.state) or WORDS[state]
+  return { state = state, asks = 0, text = text }
 end
 
 --- The state of one chat in words.

@@ -34,6 +34,8 @@ export interface Heading {
   readonly title: string;
   /** idle, working, waiting_person, … ; empty while there is no session. */
   readonly state: string;
+  /** When its wait ends, where that is known. */
+  readonly until: string;
   readonly detail: string;
   /** Set while there is no connection, or nothing may be done: shown across the top. */
   readonly banner: string;

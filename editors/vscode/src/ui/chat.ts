@@ -201,6 +201,7 @@ export class ChatView implements vscode.WebviewViewProvider {
     return {
       title: oneLine(conversation?.title || (conversation ? "New session" : "No session"), 80),
       state: conversation?.state?.kind ?? "",
+      until: conversation?.state?.until ?? "",
       detail: oneLine(conversation?.state?.detail ?? "", 120),
       banner: oneLine(this.desk.banner, 300),
       canPrompt: this.desk.canAct,

@@ -162,7 +162,7 @@ async function pickSession(desk: Desk): Promise<string | undefined> {
   const sessions = await desk.listSessions();
   const items = sessions.map((each) => ({
     label: oneLine(each.title || "New session", 80).replaceAll("$(", "$ ("),
-    description: stateWords(each.state.kind),
+    description: stateWords(each.state.kind, each.state.until),
     sessionId: each.sessionId,
   }));
   return (await vscode.window.showQuickPick(items, { title: "Basis: open a session" }))?.sessionId;

@@ -60,7 +60,7 @@ function send(steer: boolean): void {
 function showHeading(heading: Heading): void {
   const isBusy = BUSY.has(heading.state);
   find("title").textContent = heading.title;
-  find("state").textContent = [stateWords(heading.state), heading.detail].filter(Boolean).join(": ");
+  find("state").textContent = [stateWords(heading.state, heading.until), heading.detail].filter(Boolean).join(": ");
   find("others").textContent = heading.others.length ? `with ${heading.others.join(", ")}` : "";
   find("banner").textContent = heading.banner;
   find("banner").hidden = heading.banner === "";
