@@ -6,6 +6,7 @@ command may run: see `runtime/policy.py` and `runtime/permissions.py`.
 
 from basis_daemon.processes.children import Child, ChildLabel
 from basis_daemon.processes.commands import CommandNotStarted, CommandOutput, CommandRequest, Executor
+from basis_daemon.processes.leftovers import end_leftovers
 from basis_daemon.processes.local import LocalExecutor
 from basis_daemon.processes.programs import ProgramOutput, run_program
 from basis_daemon.processes.table import PIPE, ProcessTable, RunningProcess
@@ -22,5 +23,6 @@ __all__ = [
     "ProcessTable",
     "ProgramOutput",
     "RunningProcess",
+    "end_leftovers",
     "run_program",
 ]

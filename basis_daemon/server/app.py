@@ -16,6 +16,7 @@ from typing import Any
 
 from basis_daemon import __version__
 from basis_daemon.paths import Paths
+from basis_daemon.processes import end_leftovers, tags
 from basis_daemon.runtime.runtime import Runtime
 from basis_daemon.server import logs
 from basis_daemon.server.announcer import Announcer
@@ -53,7 +54,9 @@ def serve(instance: Instance, *, log_level: str, foreground: bool) -> int:
     logs.configure(paths.log, log_level, foreground=foreground)
     _raise_descriptor_limit()
     info = DaemonInfo(version=__version__, pid=os.getpid(), instance_id=os.urandom(8).hex(), started_at=timestamp())
-    instance.describe({"pid": info.pid, "version": info.version, "startedAt": info.started_at})
+    instance.describe(
+        {"pid": info.pid, "version": info.version, "startedAt": info.started_at, "children": tags.INSTANCE}
+    )
     log.info("started", extra={"version": info.version, "pid": info.pid, "socket": str(paths.socket)})
     try:
         asyncio.run(Daemon(instance, paths, info).run())
@@ -83,6 +86,7 @@ class Daemon:
         loop.set_exception_handler(_log_stray)
         try:
             async with asyncio.TaskGroup() as group:
+                await self._end_leftovers()
                 services = self._build(Work(group))
                 for number in (signal.SIGTERM, signal.SIGINT):
                     loop.add_signal_handler(number, self._on_signal, services.hub)
@@ -97,6 +101,12 @@ class Daemon:
                 raise _Ended
         except* _Ended:
             pass
+
+    async def _end_leftovers(self) -> None:
+        """A daemon before this one was killed: its commands end before what they were for can be carried on."""
+        children = self._instance.left_by_previous.get("children")
+        if isinstance(children, int):
+            await asyncio.to_thread(end_leftovers, children)
 
     def _build(self, work: Work) -> Services:
         paths, announcer, documents, runtime = self._paths, Announcer(), Documents(), RuntimeSource(self._build_runtime)

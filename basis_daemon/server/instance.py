@@ -11,6 +11,7 @@ import os
 import socket
 import stat
 from collections.abc import Mapping
+from typing import cast
 
 BACKLOG = 1024
 """Connections the kernel holds while the daemon is still importing: fifty clients may start at once."""
@@ -28,6 +29,8 @@ class Instance:
     """The held lock and the listening socket. The lock goes with the process; nothing has to be cleaned up."""
 
     def __init__(self, lock_fd: int, lock_path: str, listening: socket.socket, socket_path: str) -> None:
+        self.left_by_previous = _facts(lock_fd)
+        """What a daemon that never got to release this instance had said of itself; empty after an orderly end."""
         self._lock_fd = lock_fd
         self._lock_path = lock_path
         self.listening = listening
@@ -35,7 +38,7 @@ class Instance:
         self._inode = os.stat(socket_path).st_ino
 
     def describe(self, facts: Mapping[str, object]) -> None:
-        """Write who holds the lock into it. For people; nothing reads it to decide."""
+        """Write who holds the lock into it: for people, and for the next daemon if this one is killed."""
         os.ftruncate(self._lock_fd, 0)
         os.pwrite(self._lock_fd, json.dumps(dict(facts)).encode() + b"\n", 0)
 
@@ -60,6 +63,7 @@ class Instance:
                 os.unlink(self._socket_path)
         except FileNotFoundError:
             pass
+        os.ftruncate(self._lock_fd, 0)
         os.close(self._lock_fd)
 
 
@@ -73,6 +77,14 @@ def claim(lock_path: str, socket_path: str) -> Instance:
     except BaseException:
         os.close(lock_fd)
         raise
+
+
+def _facts(lock_fd: int) -> dict[str, object]:
+    try:
+        facts = json.loads(os.pread(lock_fd, 4096, 0))
+    except ValueError:
+        return {}
+    return cast("dict[str, object]", facts) if isinstance(facts, dict) else {}
 
 
 def _lock(path: str) -> int:

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import random
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 from support.daemon import DaemonProcess, OpenSession
 from support.model_server import Gate, ModelServer, calls, hangs, says, slow, tool
 from support.raw_client import RawClient, Refused
+
+ONLY_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="other systems don't show who started whom")
 
 
 def prompt(client: RawClient, session_id: str, text: str) -> str:
@@ -400,3 +403,46 @@ def test_a_conversation_that_asks_for_a_provider_nobody_knows_is_refused(
         open_session(client, config={"provider": "oracle"})
     assert refused.value.data["kind"] == "unknown_provider"
     assert "rehearsal" in refused.value.data["hint"]
+
+
+@ONLY_LINUX
+def test_a_command_does_not_outlive_the_kill_of_its_daemon(
+    daemon: DaemonProcess, model: ModelServer, open_session: OpenSession, repo: Path, environment: dict[str, str]
+) -> None:
+    """PO-12: the next daemon ends what was left running, also what had made itself independent, before the turn that
+    was cut short can be carried on."""
+    escaped = "setsid sh -c 'echo $$ > escaped; exec sleep 300' >/dev/null 2>&1 & "
+    model.script(calls(tool("spawn", {"input": f"!{escaped} echo $$ > own; trap '' TERM; sleep 300; sleep 300"})))
+    client = daemon.connect()
+    session_id = open_session(client)
+    client.call("basis/session/setConfig", {"sessionId": session_id, "option": "mode", "value": "always"})
+    prompt(client, session_id, "go")
+    pids = [written_pid(repo / name) for name in ("own", "escaped")]
+    daemon.kill()
+    assert all(os.path.exists(f"/proc/{pid}") for pid in pids)
+
+    again(daemon, repo, environment)
+
+    assert not any(is_alive(pid) for pid in pids)
+    assert daemon.log.count("left running by a daemon that was killed") >= 2
+
+
+def test_an_orderly_end_leaves_nothing_for_the_next_daemon_to_end(daemon: DaemonProcess) -> None:
+    daemon.terminate()
+
+    assert (daemon.data / "daemon.lock").read_text() == ""
+
+
+def written_pid(file: Path) -> int:
+    deadline = time.monotonic() + 10
+    while not (file.exists() and file.read_text().strip()):
+        assert time.monotonic() < deadline, f"{file} was not written"
+        time.sleep(0.01)  # the process tells nobody else that it runs
+    return int(file.read_text())
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
