@@ -188,6 +188,7 @@ class RemoteProvider:
             wire=wire,
             is_local=is_loopback(definition.base_url),
             secrets=secrets,
+            hidden=tuple(definition.hidden),
             key_source=credentials.source,
         )
         headers = _headers(definition, credentials)
