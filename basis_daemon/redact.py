@@ -6,7 +6,7 @@ Owns the wrapper and the scrubbing of text that is about to be logged or shown. 
 import json
 from collections.abc import Iterable
 from typing import NoReturn
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 REDACTED = "[redacted]"
 MIN_SCRUBBED = 6
@@ -59,7 +59,8 @@ def scrub(text: str, secrets: Iterable[Secret]) -> str:
     for secret in secrets:
         value = secret.reveal()
         if len(value) >= MIN_SCRUBBED:
-            spellings |= {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], quote(value, "")}
+            spellings |= {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+            spellings |= {quote(value, ""), quote(value), quote_plus(value)}
     for spelling in sorted(spellings, key=len, reverse=True):  # longest first: one may be part of another
         text = text.replace(spelling, REDACTED)
     return text

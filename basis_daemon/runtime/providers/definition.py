@@ -6,6 +6,7 @@ Owns the values; presets are in `registry.py`. Sends nothing.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
+from urllib.parse import parse_qsl, urlsplit
 
 from basis_daemon.redact import Secret
 from basis_daemon.runtime.messages import Image
@@ -81,6 +82,15 @@ class ProviderDefinition:
     """Whether a key may travel over http:// to another machine (PV-63)."""
     is_vendor: bool = False
     """The vendor's own API, which knows parameters that compatible servers may refuse."""
+
+    @property
+    def hidden(self) -> list[Secret]:
+        """What may be a credential in disguise, and is never repeated from a server's words: values of the URL's query
+        and of headers."""
+        written = urlsplit(self.base_url).query
+        as_written = [part.partition("=")[2] for part in written.split("&")]
+        meant = [value for _, value in parse_qsl(written)]
+        return [Secret(value) for value in (*as_written, *meant, *self.query.values(), *self.headers.values())]
 
     @property
     def identity(self) -> str:

@@ -49,7 +49,7 @@ _TRY_AGAIN_IN = re.compile(r"try again in (\d+(?:\.\d+)?)\s*(ms|s)\b", re.IGNORE
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Whom a request goes to, in the words of an error message; `secrets` never appear in one."""
+    """Whom a request goes to, in the words of an error message; `secrets` and what is `hidden` never appear in one."""
 
     label: str
     provider: str
@@ -58,12 +58,17 @@ class Target:
     wire: str
     is_local: bool
     secrets: tuple[Secret, ...] = ()
+    hidden: tuple[Secret, ...] = ()
+    """Not the credentials, and still not to be shown: parts of the address and fixed headers."""
     key_source: str | None = None
     """Where the key was found, in a person's words."""
 
     def clean(self, text: str) -> str:
         """A server's own words, fit to be shown."""
-        return bounded(scrub(text, self.secrets)).strip()
+        return bounded(self.scrubbed(text)).strip()
+
+    def scrubbed(self, text: str) -> str:
+        return scrub(text, (*self.secrets, *self.hidden))
 
 
 # --- error statuses --------------------------------------------------------------------------------------------------
@@ -73,7 +78,7 @@ def from_status(target: Target, status: int, headers: Mapping[str, str], body: s
     """The error an answer with `status` (not 2xx) stands for."""
     error = _by_status(target, status, body, target.clean(message_in(body) or body) or "no reason given")
     error.status = status
-    error.body = scrub(body, target.secrets)
+    error.body = target.scrubbed(body)
     error.retry_after_s = retry_after(headers.get("retry-after"))
     if error.hint is None and error.is_transient and error.retry_after_s:
         error.hint = f"{target.label} asks to be left alone for {error.retry_after_s:.0f} s"

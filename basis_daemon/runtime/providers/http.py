@@ -101,7 +101,8 @@ def _new_client(route: Route) -> "httpx2.AsyncClient":
 
     import httpx2
 
-    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs whole URLs, and a key may be part of one
+    for library in ("httpx2", "httpcore2"):  # they log whole URLs and headers, and a key may be part of those
+        logging.getLogger(library).setLevel(logging.WARNING)
     return httpx2.AsyncClient(
         headers={"user-agent": "basis-daemon", "accept-encoding": "identity"},
         timeout=httpx2.Timeout(JSON_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, pool=None),
@@ -261,4 +262,4 @@ def _no_stream(target: Target, body: bytes) -> Exception:
     if "unexpected endpoint" in said.lower():
         return from_status(target, 404, {}, text)
     message = f"{target.label} answered {target.path} with a document instead of a stream: {said}"
-    return HttpError(message, hint="check the base URL", status=200, body=text)
+    return HttpError(message, hint="check the base URL", status=200, body=target.scrubbed(text))
