@@ -218,6 +218,12 @@ class UnknownProvider(ProviderSetupError):
     kind = "unknown_provider"
 
 
+class NotKeyed(ProviderSetupError):
+    """PR-5: a key was given for a provider that takes none."""
+
+    kind = "not_keyed"
+
+
 class NoCompatibleCredential(ProviderSetupError):
     kind = "no_compatible_credential"
 

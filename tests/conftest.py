@@ -84,6 +84,8 @@ def clean_environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
         monkeypatch.setenv(f"GIT_{role}_NAME", "A Tester")
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "tester@example.invalid")
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    # The person's own keyring is not for tests: keys then go into a file of the temporary data directory.
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.delenv("NO_COLOR", raising=False)

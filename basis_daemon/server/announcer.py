@@ -45,6 +45,9 @@ class Announcer:
     def ask_closed(self, ask: Ask, by: Actor) -> None:
         self._tell(DaemonEvent(kind="ask_closed", ask_id=ask.ask_id, session_id=ask.session_id, by=by))
 
+    def auth_changed(self, provider: str) -> None:
+        self._tell(DaemonEvent(kind="auth_changed", provider=provider))
+
     def stopping(self) -> None:
         self._tell(DaemonEvent(kind="stopping"))
 

@@ -34,6 +34,8 @@ from basis_daemon.server.services import Services
 from basis_daemon.server.unfinished import Unfinished
 from basis_daemon.server.work import Work
 from basis_daemon.server.workspaces import Workspaces
+from basis_daemon.workspace.credential_store import CredentialStore
+from basis_daemon.workspace.credentials import credentials_of
 from basis_protocol.lifecycle import DaemonInfo
 
 log = logging.getLogger(__name__)
@@ -79,6 +81,7 @@ class Daemon:
         self._info = info
         self._stop_requested = asyncio.Event()
         self._stop_now = asyncio.Event()
+        self._credentials = CredentialStore(paths.data)
 
     async def run(self) -> None:
         """Serve until asked to stop; then end turns, sessions, workspaces and the runtime, in this order."""
@@ -116,6 +119,8 @@ class Daemon:
             announcer=announcer,
             socket=str(paths.socket),
             overlay=documents.overlay,
+            credentials=self._credentials,
+            fallback=credentials_of(os.environ),
         )
         hub = Hub(
             runtime=runtime,
@@ -134,6 +139,7 @@ class Daemon:
             workspaces=workspaces,
             announcer=announcer,
             documents=documents,
+            credentials=self._credentials,
             client_count=lambda: len(self._listener.connections),
             stop=lambda mode: self._request_stop(hub, mode),
         )

@@ -10,6 +10,7 @@ from basis_daemon.server.drafts import Drafts
 from basis_daemon.server.hub import Hub
 from basis_daemon.server.runtime_source import RuntimeSource
 from basis_daemon.server.workspaces import Workspaces
+from basis_daemon.workspace.credential_store import CredentialStore
 from basis_protocol.lifecycle import DaemonInfo
 
 
@@ -25,6 +26,7 @@ class Services:
     workspaces: Workspaces
     announcer: Announcer
     documents: Documents
+    credentials: CredentialStore
     client_count: Callable[[], int]
     stop: Callable[[str], None]
     drafts: Drafts = field(default_factory=Drafts)

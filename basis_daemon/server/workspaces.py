@@ -10,11 +10,14 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from basis_daemon.errors import BasisError
 from basis_daemon.runtime.runtime import Runtime
 from basis_daemon.server.announcer import Announcer
 from basis_daemon.server.error_map import InvalidParams
 from basis_daemon.server.work import Work
 from basis_daemon.workspace.builder import WorkspaceBuilder
+from basis_daemon.workspace.credential_store import CredentialStore
+from basis_daemon.workspace.credentials import Keychain
 from basis_daemon.workspace.discovery import canonical_root, resolved_or_given
 from basis_daemon.workspace.workspace import Workspace
 from basis_protocol.lifecycle import WorkspaceSummary
@@ -36,12 +39,18 @@ class Workspaces:
         announcer: Announcer,
         socket: str,
         overlay: Callable[[Path], str | None],
+        credentials: CredentialStore | None = None,
+        fallback: Mapping[str, str] | None = None,
     ) -> None:
+        """`credentials` are the keys a person has stored, `fallback` the ones of this process's own environment."""
         self._runtime = runtime
         self._work = work
         self._announcer = announcer
         self._socket = socket
         self._overlay = overlay
+        self._credentials = credentials
+        self._fallback = fallback
+        self._senders: dict[str, str | None] = {}
         self._current: dict[str, Workspace] = {}
         self._snapshots: dict[str, Mapping[str, str] | None] = {}
         self._opening: dict[tuple[str, frozenset[tuple[str, str]] | None], asyncio.Future[Workspace]] = {}
@@ -58,22 +67,30 @@ class Workspaces:
         """Whether a client has sent its environment for this root since the daemon started."""
         return self._snapshots.get(root) is not None
 
+    def bare_keychain(self) -> Keychain:
+        """Where keys are looked for without any client's environment."""
+        return Keychain(store=self._credentials, fallback=self._fallback or {})
+
     # --- opening ---
 
-    async def open(self, path: str, environment: Mapping[str, str] | None = None) -> Workspace:
+    async def open(
+        self, path: str, environment: Mapping[str, str] | None = None, *, sender: str | None = None
+    ) -> Workspace:
         """Open `path` as it is now. Without an environment the snapshot in force is kept; with none ever sent, commands
-        get a bare one and no credential is found. Concurrent equal calls share one opening, and its failure.
+        get a bare one and only stored keys and the daemon's own are found. `sender` is whose environment it is.
+        Concurrent equal calls share one opening, and its failure.
 
         Raises `InvalidParams` for a relative path (DM-8), `ContextError`, `ConfigError`, `StoreError`.
         """
         root = await asyncio.to_thread(canonical_root, require_absolute(path))
         snapshot = self._snapshots.get(str(root)) if environment is None else _lasting(environment)
+        sender = self._senders.get(str(root)) if environment is None else sender
         key = (str(root), frozenset(snapshot.items()) if snapshot is not None else None)
         opening = self._opening.get(key)
         if opening is None:
             opening = self._opening[key] = asyncio.get_running_loop().create_future()
             opening.add_done_callback(lambda done: done.cancelled() or done.exception())
-            self._work.start(self._open(root, snapshot, key, opening), name=f"opening {root}")
+            self._work.start(self._open(root, snapshot, sender, key, opening), name=f"opening {root}")
         return await asyncio.shield(opening)
 
     async def get(self, path: str) -> Workspace:
@@ -87,11 +104,22 @@ class Workspaces:
         self._current.pop(str(root), None)
         return await self.open(str(root))
 
+    async def credentials_changed(self) -> None:
+        """A key was stored or forgotten. Requests look for theirs anew by themselves; what is decided by whether there
+        is one — a provider, the reason why there is none — is decided anew here, and sessions follow with their next
+        turn. One that can't be opened any more stays as it was."""
+        for root, workspace in list(self._current.items()):
+            try:
+                await self.reload(root)
+            except BasisError:
+                self._current.setdefault(root, workspace)
+
     async def close(self, path: str) -> None:
         """Let go of a workspace. Conversations minted from it go on (LC-2). One that isn't open is fine."""
         root = str(await asyncio.to_thread(resolved_or_given, require_absolute(path)))
         workspace = self._current.pop(root, None)
         self._snapshots.pop(root, None)
+        self._senders.pop(root, None)
         if workspace is not None:
             self._announcer.workspace_closed(summary_of(workspace))
             await workspace.aclose()
@@ -107,6 +135,7 @@ class Workspaces:
         self,
         root: Path,
         snapshot: Mapping[str, str] | None,
+        sender: str | None,
         key: tuple[str, frozenset[tuple[str, str]] | None],
         opening: "asyncio.Future[Workspace]",
     ) -> None:
@@ -115,11 +144,12 @@ class Workspaces:
             builder = (
                 WorkspaceBuilder(root)
                 .with_runtime(runtime)
-                .with_environment(snapshot)
+                .with_environment(snapshot, sender=sender)
+                .with_credentials(self._credentials, fallback=self._fallback)
                 .with_socket(self._socket)
                 .with_overlay(self._overlay)
             )
-            opening.set_result(await self._adopt(await builder.open(), snapshot))
+            opening.set_result(await self._adopt(await builder.open(), snapshot, sender))
         except asyncio.CancelledError:
             opening.cancel()
             raise
@@ -128,7 +158,7 @@ class Workspaces:
         finally:
             del self._opening[key]
 
-    async def _adopt(self, opened: Workspace, snapshot: Mapping[str, str] | None) -> Workspace:
+    async def _adopt(self, opened: Workspace, snapshot: Mapping[str, str] | None, sender: str | None) -> Workspace:
         """Make `opened` the current one, unless the current one says the same."""
         root = str(opened.root)
         current = self._current.get(root)
@@ -136,7 +166,7 @@ class Workspaces:
             await opened.aclose()
             return current
         self._current[root] = opened
-        self._snapshots[root] = snapshot
+        self._snapshots[root], self._senders[root] = snapshot, sender
         self._announcer.workspace_opened(summary_of(opened))
         if opened.uses_network:
             # The first prompt is about to come: let it find the HTTP library loaded.

@@ -25,6 +25,8 @@ from basis_daemon.workspace.agents_md import ContextConfig, WorkspaceContext, di
 from basis_daemon.workspace.config import Config, discover_config
 from basis_daemon.workspace.connecting import connect
 from basis_daemon.workspace.connection import Connection
+from basis_daemon.workspace.credential_store import CredentialStore
+from basis_daemon.workspace.credentials import Keychain
 from basis_daemon.workspace.discovery import GlobalDir, Inherit, canonical_root, chosen_global_dir
 from basis_daemon.workspace.environment import command_environment, minimal_environment
 from basis_daemon.workspace.host_tools import held
@@ -48,6 +50,9 @@ class WorkspaceBuilder:
     path: str | os.PathLike[str]
     runtime: Runtime | RuntimeBuilder = field(default_factory=RuntimeBuilder)
     environment: Environment = "process"
+    sender: str | None = None
+    credentials: CredentialStore | None = None
+    fallback: Mapping[str, str] = field(default_factory=dict[str, str])
     global_dir: GlobalDir = Inherit.GLOBAL_DIR
     config: Config | None = None
     context: ContextConfig = field(default_factory=ContextConfig)
@@ -73,9 +78,19 @@ class WorkspaceBuilder:
         """Open on a runtime of its own, built from `builder` and closed with the workspace."""
         return replace(self, runtime=builder)
 
-    def with_environment(self, environment: Mapping[str, str] | None) -> "WorkspaceBuilder":
-        """Use this snapshot for commands, credentials and `${VAR}`; `None` if the client sent none (protocol.md 6)."""
-        return replace(self, environment=None if environment is None else dict(environment))
+    def with_environment(
+        self, environment: Mapping[str, str] | None, *, sender: str | None = None
+    ) -> "WorkspaceBuilder":
+        """Use this snapshot for commands, credentials and `${VAR}`; `None` if the client sent none (protocol.md 6).
+        `sender` is named where a key of it is refused."""
+        return replace(self, environment=None if environment is None else dict(environment), sender=sender)
+
+    def with_credentials(
+        self, store: CredentialStore | None, *, fallback: Mapping[str, str] | None = None
+    ) -> "WorkspaceBuilder":
+        """Look for keys in `store` ahead of the environment, and in `fallback`, another environment, behind it. By
+        default only the environment is looked at."""
+        return replace(self, credentials=store, fallback=dict(fallback or {}))
 
     def with_socket(self, socket: str | os.PathLike[str]) -> "WorkspaceBuilder":
         """Tell commands where the daemon is reached (`BASIS_SOCKET`)."""
@@ -172,7 +187,8 @@ class WorkspaceBuilder:
     async def _assemble(self, found: "_Found", runtime: Runtime, undo: AsyncExitStack) -> Opened:
         """Resolve the provider and register what the workspace adds (OP-1 steps 6 to 9)."""
         root, config = found.root, found.config
-        connection, notices = await connect(runtime, self.settings, config, found.snapshot, models_dir=self.models_dir)
+        keychain = Keychain(found.snapshot, self.sender, self.credentials, self.fallback)
+        connection, notices = await connect(runtime, self.settings, config, keychain, models_dir=self.models_dir)
         if connection.is_local:
             with suppress(ProviderSetupError):  # a turn will say so
                 await connection.resolve()
@@ -192,17 +208,20 @@ class WorkspaceBuilder:
             notices=tuple(notices),
             overlay=self.overlay,
             servers=LocalServers(found.snapshot),
-            connect_to=partial(self._connect_to, runtime, found),
+            keychain=keychain,
+            connect_to=partial(self._connect_to, runtime, config, keychain),
             holds=undo,
         )
 
-    async def _connect_to(self, runtime: Runtime, found: "_Found", provider: str) -> tuple[Connection, list[str]]:
-        """The way to `provider` with this workspace's credentials. A configured model belongs to the configured one."""
-        config = found.config
+    async def _connect_to(
+        self, runtime: Runtime, config: Config, keychain: Keychain, provider: str
+    ) -> tuple[Connection, list[str]]:
+        """The way to `provider` with this workspace's credentials. A configured model or base URL belongs to the
+        configured one."""
         if config.provider is None or provider_id(config.provider.value) != provider_id(provider):
-            config = replace(config, provider=None, model=None)
+            config = replace(config, model=None, base_url=None if config.provider else config.base_url, provider=None)
         settings = ProviderSettings(provider=provider)
-        return await connect(runtime, settings, config, found.snapshot, models_dir=self.models_dir)
+        return await connect(runtime, settings, config, keychain, models_dir=self.models_dir)
 
 
 @dataclass(frozen=True, slots=True)

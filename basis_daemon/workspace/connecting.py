@@ -6,7 +6,6 @@ decided is `providers.py`'s; which model is used, `connection.py`'s.
 
 import asyncio
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from basis_daemon.runtime.providers.registry import ProviderChoice
 from basis_daemon.runtime.runtime import ProviderSettings, Runtime
 from basis_daemon.workspace.config import Config
 from basis_daemon.workspace.connection import Connection, UnavailableProvider
+from basis_daemon.workspace.credentials import Keychain
 from basis_daemon.workspace.provider_names import NAMES, POCKET
 from basis_daemon.workspace.providers import decide_provider
 from basis_protocol.address import NoDataDirectory, data_dir
@@ -28,7 +28,7 @@ async def connect(
     runtime: Runtime,
     own: ProviderSettings,
     config: Config,
-    environment: Mapping[str, str],
+    keychain: Keychain,
     *,
     models_dir: Path | None = None,
 ) -> tuple[Connection, list[str]]:
@@ -44,12 +44,10 @@ async def connect(
         return Connection(instance, model=model), []
     try:
         has_pocket = partial(_is_installed, models_dir) if runtime.providers.by_id(POCKET) is None else lambda: True
-        # In a thread, since the last thing that may be asked is what lies in the directory of models.
-        decision = await asyncio.to_thread(
-            decide_provider, settings, config, environment, is_pocket_installed=has_pocket
-        )
+        # In a thread: a key may be in a keyring, and the last thing asked is what lies in the directory of models.
+        decision = await asyncio.to_thread(decide_provider, settings, config, keychain, is_pocket_installed=has_pocket)
         # A daemon started at login knows no proxy; whoever opens the workspace does.
-        choice = replace(decision.choice, network=Network.of(environment, os.environ))
+        choice = replace(decision.choice, network=Network.of(keychain.environment, os.environ))
         provider = _provider(runtime, choice, models_dir)
     except ProviderSetupError as error:
         asked_for = settings.provider or (config.provider.value if config.provider else "")

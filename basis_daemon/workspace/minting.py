@@ -21,6 +21,7 @@ from basis_daemon.workspace.agents_md import WorkspaceContext
 from basis_daemon.workspace.approval import PolicyGate
 from basis_daemon.workspace.config import EFFORTS, Config
 from basis_daemon.workspace.connection import AwaitingModel, Connection, UnavailableProvider
+from basis_daemon.workspace.credentials import Keychain
 from basis_daemon.workspace.discovery import resolved_or_given
 from basis_daemon.workspace.environment import session_environment
 from basis_daemon.workspace.local_servers import LocalServers
@@ -50,6 +51,7 @@ class Opened:
     notices: tuple[str, ...]
     overlay: Callable[[Path], str | None]
     servers: LocalServers
+    keychain: Keychain
     connect_to: Callable[[str], Awaitable[tuple[Connection, list[str]]]]
     """The way to another provider from here, by its name, and what there is to say about it."""
     holds: AsyncExitStack

@@ -1,23 +1,24 @@
 """Which service a workspace speaks to, with whose key, decided from the least a person had to say (workspace.md 3).
 
-Owns the precedence: what the host says, then the workspace's config.json, the global one, the environment snapshot, and
-at last the providers that come with the product. Sends nothing anywhere. Finding a model is `connection.py`'s.
+Owns the precedence: what the host says, then the workspace's config.json, the global one, stored keys, the environments
+and at last the providers that come with the product. Where a key is looked for is `credentials.py`'s. Sends nothing
+anywhere. Finding a model is `connection.py`'s.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from basis_daemon.errors import (
-    MissingCredential,
     NoCompatibleCredential,
     ProviderNotFound,
     UnattributedCredential,
 )
-from basis_daemon.redact import Secret
+from basis_daemon.runtime.providers.definition import WireChoice
 from basis_daemon.runtime.providers.endpoint import normalise_base_url
 from basis_daemon.runtime.providers.registry import PRESETS, ProviderChoice
 from basis_daemon.runtime.runtime import ProviderSettings
 from basis_daemon.workspace.config import Config
+from basis_daemon.workspace.credentials import FoundKey, Keychain, KeySource, Slot, endpoint_slot, vendor_slot
 from basis_daemon.workspace.provider_names import (
     BASE_URL_VARIABLES,
     COMPATIBLE_KEY_VARIABLES,
@@ -35,11 +36,14 @@ SPOKEN = {provider: name for provider, name in KEY_VARIABLES.items() if provider
 """The keyed providers this build can speak to; a key of another one does not decide anything by itself."""
 
 HOW_TO_CONNECT = (
-    f"set {' or '.join(SPOKEN.values())}, run `basisctl connect PROVIDER` (ollama, for example), "
-    "or name one in config.json"
+    f"run `basisctl auth login PROVIDER`, set {' or '.join(SPOKEN.values())}, run `basisctl connect PROVIDER` "
+    "(ollama, for example), or name one in config.json"
 )
 HOST = "the host"
 """Names the embedding program, or the person's command line, as the source of a setting."""
+
+OWN_WIRES = ("anthropic_messages", "gemini_generate_content")
+"""Wires of one vendor; whatever stands in for it speaks it too."""
 
 POCKET_MISSING = "install it with `basisctl pocket install`"
 
@@ -64,36 +68,47 @@ class _Wanted:
 def decide_provider(
     settings: ProviderSettings,
     config: Config,
-    environment: Mapping[str, str],
+    keychain: Keychain,
     *,
     is_pocket_installed: Callable[[], bool],
 ) -> Decision:
     """Decide (PR-1, PR-2, PR-5). Nobody having asked for anything is no error: an embedded provider is taken then.
 
-    Raises `ProviderSetupError` kinds when what was asked for can't be had.
+    Blocking: keys are looked up where they are stored. Raises `ProviderSetupError` kinds when what was asked for can't
+    be had.
     """
     provider = _provider(settings, config)
     if provider is not None and provider.value in EMBEDDED:
         if provider.value == POCKET and not is_pocket_installed():
             raise ProviderNotFound("the pocket model is not installed", hint=POCKET_MISSING)
         return Decision(ProviderChoice(provider.value, None, None, "auto", provider.source))
-    base_url = _base_url(settings, config, environment)
+    base_url = _base_url(settings, config, keychain.environment)
     if base_url is not None:
-        return Decision(_endpoint(settings, provider, base_url, environment))
+        return Decision(_endpoint(settings, provider, base_url, keychain))
     if provider is not None:
-        return Decision(_named(settings, provider, environment))
+        return Decision(_named(settings, provider, keychain))
     if settings.api_key is not None:
         raise UnattributedCredential(
             "a key was given without saying whose it is", hint="name the provider or the base URL it belongs to"
         )
-    found = variable(environment, *SPOKEN.values())
+    found = first_keyed(keychain)
     if found is not None:
-        name, key = found
-        owner = next(provider for provider, variable_name in SPOKEN.items() if variable_name == name)
-        return Decision(
-            ProviderChoice(owner, Secret(key), None, settings.wire or "auto", name), notices=_passed_over(environment)
-        )
-    return _embedded_default(config, environment, is_pocket_installed())
+        owner, key, source = found
+        choice = ProviderChoice(owner, key.key, None, settings.wire or "auto", key.source, credentials=source)
+        return Decision(choice, notices=_passed_over(keychain.environment))
+    return _embedded_default(config, keychain.environment, is_pocket_installed())
+
+
+def first_keyed(keychain: Keychain) -> tuple[str, FoundKey, KeySource] | None:
+    """The provider whose key decides when nobody named one (PR-5): stored ones go ahead of the environment a client
+    sent, and that ahead of the daemon's own; among equals the order of `KEY_VARIABLES` holds. Blocking."""
+    sources = {provider: keychain.source(vendor_slot(provider)) for provider in SPOKEN}
+    for kind in ("store", "workspace_environment", "daemon_environment"):
+        for provider, source in sources.items():
+            found = source.find()
+            if found is not None and found.kind == kind:
+                return provider, found, source
+    return None
 
 
 def _provider(settings: ProviderSettings, config: Config) -> _Wanted | None:
@@ -113,44 +128,56 @@ def _base_url(settings: ProviderSettings, config: Config, environment: Mapping[s
 
 
 def _endpoint(
-    settings: ProviderSettings, provider: _Wanted | None, base_url: _Wanted, environment: Mapping[str, str]
+    settings: ProviderSettings, provider: _Wanted | None, base_url: _Wanted, keychain: Keychain
 ) -> ProviderChoice:
-    """A compatible endpoint. No provider's own variable is ever sent to it (PR-2, PR-4)."""
+    """A compatible endpoint. No key of a provider's own, stored or in its variable, is ever sent to it (PR-2, PR-4)."""
     name = provider.value if provider else "openai"
-    key = settings.api_key
-    if key is None:
-        # A model server on one's own machines has nothing to do with an OpenAI key that happens to be set.
-        names = COMPATIBLE_KEY_VARIABLES[:1] if name in LOCAL_SERVERS else COMPATIBLE_KEY_VARIABLES
-        found = variable(environment, *names)
-        key = Secret(found[1]) if found else None
-    if key is None and name not in LOCAL_SERVERS:
+    wants_key = name not in LOCAL_SERVERS
+    source = _source(settings, endpoint_slot(name, base_url.value), keychain, is_required=wants_key)
+    found = source.find()
+    if found is None and wants_key:
         raise NoCompatibleCredential(
             f"a base URL is set ({base_url.source}) but no key for it",
-            hint=f"set {' or '.join(COMPATIBLE_KEY_VARIABLES)}; for a server that wants no key, name the provider "
+            hint=f"run `basisctl auth login --base-url {source.slot.name}`, or set "
+            f"{' or '.join(COMPATIBLE_KEY_VARIABLES)}; for a server that wants no key, name the provider "
             f"{' or '.join(LOCAL_SERVERS)}",
         )
-    return ProviderChoice(name, key, base_url.value, settings.wire or "chat_completions", base_url.source)
+    key = found.key if found else None
+    wire = settings.wire or endpoint_wire(name)
+    return ProviderChoice(name, key, base_url.value, wire, base_url.source, credentials=source)
 
 
-def _named(settings: ProviderSettings, provider: _Wanted, environment: Mapping[str, str]) -> ProviderChoice:
+def endpoint_wire(provider: str) -> WireChoice:
+    """What an endpoint speaks when nobody said: what the provider it stands in for does, if that has a wire of its own;
+    else chat/completions, which everybody can (PR-4)."""
+    preset = PRESETS.get(provider)
+    own = preset().wire if preset else "auto"
+    return own if own in OWN_WIRES else "chat_completions"
+
+
+def _named(settings: ProviderSettings, provider: _Wanted, keychain: Keychain) -> ProviderChoice:
     """A provider somebody named, with the key that is its own."""
-    wire = settings.wire or "auto"
-    if settings.api_key is not None or provider.value in LOCAL_SERVERS:
-        return ProviderChoice(provider.value, settings.api_key, None, wire, provider.source)
-    name = KEY_VARIABLES[provider.value]
-    if provider.value not in PRESETS:
+    name, wire = provider.value, settings.wire or "auto"
+    if name in LOCAL_SERVERS:
+        return ProviderChoice(name, settings.api_key, None, wire, provider.source)
+    if name not in PRESETS:
         raise ProviderNotFound(
-            f"{provider.source} names the provider {provider.value}, which this version does not speak to",
+            f"{provider.source} names the provider {name}, which this version does not speak to",
             hint=f"known are {', '.join((*PRESETS, *EMBEDDED))}",
         )
-    found = variable(environment, name)
+    source = _source(settings, vendor_slot(name), keychain)
+    found = source.find()
     if found is None:
-        raise MissingCredential(
-            f"{provider.source} names the provider {provider.value}, but {name} is not set",
-            hint=f"set {name} where you start the client, and try again",
-            details={"provider": provider.value, "variable": name},
-        )
-    return ProviderChoice(provider.value, Secret(found[1]), None, wire, name)
+        raise source.slot.missing(f"{provider.source} names the provider {name}")
+    said = provider.source if found.kind == "host" else found.source
+    return ProviderChoice(name, found.key, None, wire, said, credentials=source)
+
+
+def _source(settings: ProviderSettings, slot: Slot, keychain: Keychain, *, is_required: bool = True) -> KeySource:
+    """What the host gave, and nothing else; or what can be found."""
+    if settings.api_key is None:
+        return keychain.source(slot, is_required=is_required)
+    return KeySource(slot, named=(FoundKey(settings.api_key, "host", HOST),))
 
 
 def _embedded_default(config: Config, environment: Mapping[str, str], has_pocket: bool) -> Decision:

@@ -22,6 +22,7 @@ from basis_daemon.runtime.store.volatile import VolatileStore
 from basis_daemon.workspace import minting
 from basis_daemon.workspace.agents_md import WorkspaceContext
 from basis_daemon.workspace.config import Config
+from basis_daemon.workspace.credentials import Keychain
 from basis_daemon.workspace.minting import Opened
 from basis_daemon.workspace.provider_names import EMBEDDED
 from basis_daemon.workspace.run import PreparedRun
@@ -127,6 +128,11 @@ class Workspace:
     def environment(self) -> Mapping[str, str]:
         """What its commands are started with; holds no credential of a provider."""
         return self._opened.environment
+
+    @property
+    def keychain(self) -> Keychain:
+        """Where its keys are looked for. Shows none by itself."""
+        return self._opened.keychain
 
     @property
     def context(self) -> WorkspaceContext:

@@ -46,7 +46,11 @@ class TemplateSummary(WireModel):
 
 class Usage(WireModel, omit_defaults=False):
     """Tokens as providers reported them. Cache counts are inside `input_tokens`; reasoning is inside `output_tokens`,
-    thoughts are outside it."""
+    thoughts are outside it.
+
+    `cost_nano_usd` is what those of them cost whose price was known when they were reported, `priced_tokens`: all of
+    them when that equals input and output together, none when it is zero.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -54,6 +58,8 @@ class Usage(WireModel, omit_defaults=False):
     cache_creation_tokens: int = 0
     reasoning_tokens: int = 0
     thoughts_tokens: int = 0
+    cost_nano_usd: Annotated[int, msgspec.Meta(description="billionths of a US dollar")] = 0
+    priced_tokens: Annotated[int, msgspec.Meta(description="input and output tokens that are in the cost")] = 0
 
     @property
     def total_tokens(self) -> int:
@@ -68,6 +74,8 @@ class Usage(WireModel, omit_defaults=False):
             cache_creation_tokens=self.cache_creation_tokens + other.cache_creation_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
             thoughts_tokens=self.thoughts_tokens + other.thoughts_tokens,
+            cost_nano_usd=self.cost_nano_usd + other.cost_nano_usd,
+            priced_tokens=self.priced_tokens + other.priced_tokens,
         )
 
 
@@ -210,6 +218,10 @@ class UsageReported(Event, tag="usage"):
     cache_creation_tokens: int
     reasoning_tokens: int | None = None
     thoughts_tokens: int | None = None
+    model: Annotated[str | None, msgspec.Meta(description="the model that answered")] = None
+    cost_nano_usd: Annotated[
+        int | None, msgspec.Meta(description="billionths of a US dollar; unset when the price is not known")
+    ] = None
 
 
 class Notice(Event, tag="notice"):

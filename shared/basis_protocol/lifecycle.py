@@ -128,6 +128,7 @@ class DaemonEvent(WireModel):
             "workspace_closed",
             "ask_opened",
             "ask_closed",
+            "auth_changed",
             "stopping",
         ),
     ]
@@ -137,6 +138,7 @@ class DaemonEvent(WireModel):
     ask: Ask | None = None
     ask_id: str | None = None
     by: Annotated[Actor | None, msgspec.Meta(description="who answered or withdrew the ask that closed")] = None
+    provider: Annotated[str | None, msgspec.Meta(description="whose key was stored or forgotten")] = None
 
 
 class ProcessesParams(WireModel):
@@ -160,25 +162,71 @@ class StopParams(WireModel):
     mode: Literal["drain", "now"] = "drain"
 
 
+class ModelPrice(WireModel):
+    """US dollars per million tokens, as a decimal number in a string. What is unset is not priced."""
+
+    input: str
+    output: str
+    cache_read: str | None = None
+    cache_write: str | None = None
+    as_of: Annotated[str, msgspec.Meta(description="the day the price was read: 2026-01-31")]
+
+
 class ModelInfo(WireModel):
+    """A model as far as its provider tells; unknown is left out."""
+
     id: str
     provider: str
     display_name: str | None = None
-    context_window: int | None = None
+    context_window: Annotated[int | None, msgspec.Meta(description="tokens")] = None
+    description: str | None = None
+    created_at: Annotated[int | None, msgspec.Meta(description="seconds since the epoch")] = None
+    efforts: Annotated[list[str] | None, msgspec.Meta(description="what it takes; unset when that is not known")] = None
+    price: ModelPrice | None = None
 
 
 class ModelListParams(WireModel):
+    """Without `workspace`, of all open ones. Answers are kept for some minutes; `refresh` asks again."""
+
     workspace: AbsolutePath | None = None
+    provider: str | None = None
+    refresh: bool = False
+
+
+class ModelListProblem(WireModel):
+    """Why a provider's models are missing, or are the ones it last told of."""
+
+    provider: str
+    message: str
+    hint: str | None = None
 
 
 class ModelListResult(WireModel):
+    """Models of every provider that can be reached, those of one provider together, newest first."""
+
     models: list[ModelInfo]
     degraded: Annotated[list[str], msgspec.Meta(description="providers that could not be asked")] = []
+    problems: list[ModelListProblem] = []
 
 
 class AuthState(WireModel):
+    """Where the key of one provider's own API, or of one endpoint, comes from. No field holds any part of a key."""
+
     provider: str
+    base_url: Annotated[str | None, msgspec.Meta(description="set for a key that belongs to this endpoint")] = None
     source: Annotated[str, open_word("store", "workspace_environment", "daemon_environment", "none", "not_needed")]
+    detail: Annotated[
+        str, msgspec.Meta(description="the source in words: the keyring, OPENAI_API_KEY sent by nvim")
+    ] = ""
+    also: Annotated[list[str], msgspec.Meta(description="what else would apply, in order, in words")] = []
+    variable: Annotated[str | None, msgspec.Meta(description="the environment variable a key may be in")] = None
+    problem: Annotated[str | None, msgspec.Meta(description="why a stored key can't be used")] = None
+
+
+class AuthStatusParams(WireModel):
+    """Without `workspace`, the environments of all open ones are looked at."""
+
+    workspace: AbsolutePath | None = None
 
 
 class AuthStatusResult(WireModel):
@@ -186,14 +234,26 @@ class AuthStatusResult(WireModel):
 
 
 class AuthSetParams(WireModel):
-    """Credentials are accepted, never returned."""
+    """Credentials are accepted, never returned. With `base_url` the key belongs to that endpoint and to nobody else."""
 
     provider: str
     secret: str
+    base_url: str | None = None
+    verify: Annotated[bool, msgspec.Meta(description="try the key first; one that is refused is not stored")] = False
+    in_file: Annotated[bool, msgspec.Meta(description="keep it in a private file even where there is a keyring")] = (
+        False
+    )
+
+
+class AuthSetResult(WireModel):
+    state: AuthState
+    verified: Annotated[bool | None, msgspec.Meta(description="unset when it was not, or could not be, tried")] = None
+    problem: Annotated[str | None, msgspec.Meta(description="why it could not be tried")] = None
 
 
 class AuthForgetParams(WireModel):
     provider: str
+    base_url: str | None = None
 
 
 class CancelParams(WireModel):

@@ -108,8 +108,10 @@ _TABLE: tuple[Method, ...] = (
     _request("basis/ask/list", asks.AskListParams, asks.AskListResult, "Every pending ask."),
     _request("basis/ask/answer", asks.AskAnswerParams, asks.AskAnswerResult, "First answer wins."),
     _request("basis/model/list", lifecycle.ModelListParams, lifecycle.ModelListResult, "Models of all providers."),
-    _request("basis/auth/status", Empty, lifecycle.AuthStatusResult, "Where each credential would come from."),
-    _request("basis/auth/set", lifecycle.AuthSetParams, Empty, "Store a credential."),
+    _request(
+        "basis/auth/status", lifecycle.AuthStatusParams, lifecycle.AuthStatusResult, "Where each credential comes from."
+    ),
+    _request("basis/auth/set", lifecycle.AuthSetParams, lifecycle.AuthSetResult, "Store a credential."),
     _request("basis/auth/forget", lifecycle.AuthForgetParams, Empty, "Remove a stored credential."),
     _request("basis/mcp/list", workspaces.McpListParams, workspaces.McpListResult, "MCP servers and their state."),
     _request("basis/mcp/restart", workspaces.McpRestartParams, Empty, "Connect one again."),

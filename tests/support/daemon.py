@@ -45,6 +45,10 @@ class DaemonProcess:
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
+    def set_environment(self, **variables: str) -> None:
+        """What the next start finds in its environment besides."""
+        self._env.update(variables)
+
     def spawn(self, *arguments: str) -> "subprocess.Popen[bytes]":
         """Start one more daemon process on these places; it may find that there is one."""
         return subprocess.Popen(
@@ -52,6 +56,7 @@ class DaemonProcess:
             env={
                 "PATH": os.environ["PATH"],
                 "HOME": os.environ["HOME"],
+                "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
                 **self._env,
                 "BASIS_DATA_DIR": str(self.data),
                 "BASIS_SOCKET": self.socket,

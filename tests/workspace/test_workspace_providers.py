@@ -18,6 +18,7 @@ from basis_daemon.redact import Secret
 from basis_daemon.runtime.providers.registry import PRESETS, ProviderChoice
 from basis_daemon.runtime.runtime import ProviderSettings
 from basis_daemon.workspace.config import Config, Setting
+from basis_daemon.workspace.credentials import Keychain
 from basis_daemon.workspace.provider_names import KEY_VARIABLES, provider_id
 from basis_daemon.workspace.providers import Decision, decide_provider
 
@@ -33,7 +34,7 @@ def decide(
     has_pocket: bool = False,
 ) -> Decision:
     return decide_provider(
-        settings or ProviderSettings(), config or Config(), environment or {}, is_pocket_installed=lambda: has_pocket
+        settings or ProviderSettings(), config or Config(), Keychain(environment or {}), is_pocket_installed=lambda: has_pocket
     )
 
 

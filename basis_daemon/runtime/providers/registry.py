@@ -4,7 +4,7 @@ Owns which provider a choice stands for. How it was chosen is the workspace's (`
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -100,6 +100,8 @@ class ProviderChoice:
     source: str | None
     network: Network | None = None
     """The way out, as the environment says that opened the workspace; unset is this process's own."""
+    credentials: CredentialSource | None = field(default=None, compare=False)
+    """Where the key is looked up for every request; unset uses `api_key` for ever."""
 
     @property
     def is_compatible_endpoint(self) -> bool:
@@ -134,7 +136,7 @@ class ProviderRegistry:
         self._pools: dict[Network, HttpPool] = {}
         self._governor = governor or Governor()
         self._registered: dict[str, Provider] = {}
-        self._made: dict[tuple[str, Secret | None, str | None, str, Network], Provider] = {}
+        self._made: dict[tuple[str, CredentialSource, str | None, str, Network], Provider] = {}
         self._is_closed = False
 
     def get(self, choice: ProviderChoice) -> Provider:
@@ -142,10 +144,11 @@ class ProviderRegistry:
         if choice.base_url is None and choice.provider in self._registered:
             return self._registered[choice.provider]
         network = choice.network or process_network()
-        key = (choice.provider, choice.api_key, choice.base_url, choice.wire, network)
+        credentials = choice.credentials or StaticCredentials(choice.api_key)
+        key = (choice.provider, credentials, choice.base_url, choice.wire, network)
         provider = self._made.get(key)
         if provider is None:
-            provider = self._made[key] = self.make(definition_of(choice), StaticCredentials(choice.api_key), network)
+            provider = self._made[key] = self.make(definition_of(choice), credentials, network)
         return provider
 
     def make(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from basis_daemon.server.methods import asks, daemon, drafts, files, models, sessions, turns, workspaces
+from basis_daemon.server.methods import asks, auth, daemon, drafts, files, models, sessions, turns, workspaces
 from basis_daemon.server.router import Handler, InstantHandler
 from basis_daemon.server.services import Services
 
@@ -16,5 +16,6 @@ HANDLERS: Mapping[str, Handler[Services]] = {
     **turns.HANDLERS,
     **asks.HANDLERS,
     **models.HANDLERS,
+    **auth.HANDLERS,
     **files.HANDLERS,
 }

@@ -25,7 +25,7 @@ from basis_protocol.workspaces import (
 async def open_workspace(services: Services, client: Client, params: WorkspaceOpenParams) -> WorkspaceInfo:
     if params.additional_directories:
         raise InvalidParams("additionalDirectories: not served yet", field="additionalDirectories")
-    workspace = await services.workspaces.open(params.path, params.env)
+    workspace = await services.workspaces.open(params.path, params.env, sender=client.actor.client)
     if params.env is not None:
         await services.hub.carry_on_in(str(workspace.root))
     return _info(services, workspace)

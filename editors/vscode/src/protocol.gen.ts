@@ -298,6 +298,9 @@ export interface TemplateSummary {
 /**
  * Tokens as providers reported them. Cache counts are inside `input_tokens`; reasoning is inside `output_tokens`,
  * thoughts are outside it.
+ *
+ * `cost_nano_usd` is what those of them cost whose price was known when they were reported, `priced_tokens`: all of
+ * them when that equals input and output together, none when it is zero.
  */
 export interface Usage {
   readonly inputTokens: number;
@@ -306,6 +309,10 @@ export interface Usage {
   readonly cacheCreationTokens: number;
   readonly reasoningTokens: number;
   readonly thoughtsTokens: number;
+  /** billionths of a US dollar */
+  readonly costNanoUsd: number;
+  /** input and output tokens that are in the cost */
+  readonly pricedTokens: number;
 }
 
 /** First event of a turn. */
@@ -477,6 +484,10 @@ export interface UsageReported {
   readonly cacheCreationTokens: number;
   readonly reasoningTokens?: number;
   readonly thoughtsTokens?: number;
+  /** the model that answered */
+  readonly model?: string;
+  /** billionths of a US dollar; unset when the price is not known */
+  readonly costNanoUsd?: number;
 }
 
 export interface Notice {
@@ -712,7 +723,7 @@ export interface SessionSummary {
 
 /** `basis/daemon/event`: `kind` names what changed; the part that belongs to it is set. */
 export interface DaemonEvent {
-  readonly kind: "session_changed" | "session_removed" | "workspace_opened" | "workspace_closed" | "ask_opened" | "ask_closed" | "stopping" | (string & {});
+  readonly kind: "session_changed" | "session_removed" | "workspace_opened" | "workspace_closed" | "ask_opened" | "ask_closed" | "auth_changed" | "stopping" | (string & {});
   readonly session?: SessionSummary;
   readonly sessionId?: SessionId;
   readonly workspace?: WorkspaceSummary;
@@ -720,6 +731,8 @@ export interface DaemonEvent {
   readonly askId?: string;
   /** who answered or withdrew the ask that closed */
   readonly by?: Actor;
+  /** whose key was stored or forgotten */
+  readonly provider?: string;
 }
 
 export interface ProcessesParams {
@@ -745,17 +758,47 @@ export interface StopParams {
   readonly mode?: "drain" | "now";
 }
 
+/** US dollars per million tokens, as a decimal number in a string. What is unset is not priced. */
+export interface ModelPrice {
+  readonly input: string;
+  readonly output: string;
+  readonly cacheRead?: string;
+  readonly cacheWrite?: string;
+  /** the day the price was read: 2026-01-31 */
+  readonly asOf: string;
+}
+
+/** A model as far as its provider tells; unknown is left out. */
 export interface ModelInfo {
   readonly id: string;
   readonly provider: string;
   readonly displayName?: string;
+  /** tokens */
   readonly contextWindow?: number;
+  readonly description?: string;
+  /** seconds since the epoch */
+  readonly createdAt?: number;
+  /** what it takes; unset when that is not known */
+  readonly efforts?: readonly string[];
+  readonly price?: ModelPrice;
 }
 
+/** Without `workspace`, of all open ones. Answers are kept for some minutes; `refresh` asks again. */
 export interface ModelListParams {
   readonly workspace?: AbsolutePath;
+  readonly provider?: string;
+  /** @defaultValue `false` */
+  readonly refresh?: boolean;
 }
 
+/** Why a provider's models are missing, or are the ones it last told of. */
+export interface ModelListProblem {
+  readonly provider: string;
+  readonly message: string;
+  readonly hint?: string;
+}
+
+/** Models of every provider that can be reached, those of one provider together, newest first. */
 export interface ModelListResult {
   readonly models: readonly ModelInfo[];
   /**
@@ -763,25 +806,69 @@ export interface ModelListResult {
    * @defaultValue `[]`
    */
   readonly degraded?: readonly string[];
+  /** @defaultValue `[]` */
+  readonly problems?: readonly ModelListProblem[];
 }
 
+/** Where the key of one provider's own API, or of one endpoint, comes from. No field holds any part of a key. */
 export interface AuthState {
   readonly provider: string;
+  /** set for a key that belongs to this endpoint */
+  readonly baseUrl?: string;
   readonly source: "store" | "workspace_environment" | "daemon_environment" | "none" | "not_needed" | (string & {});
+  /**
+   * the source in words: the keyring, OPENAI_API_KEY sent by nvim
+   * @defaultValue `""`
+   */
+  readonly detail?: string;
+  /**
+   * what else would apply, in order, in words
+   * @defaultValue `[]`
+   */
+  readonly also?: readonly string[];
+  /** the environment variable a key may be in */
+  readonly variable?: string;
+  /** why a stored key can't be used */
+  readonly problem?: string;
+}
+
+/** Without `workspace`, the environments of all open ones are looked at. */
+export interface AuthStatusParams {
+  readonly workspace?: AbsolutePath;
 }
 
 export interface AuthStatusResult {
   readonly providers: readonly AuthState[];
 }
 
-/** Credentials are accepted, never returned. */
+/** Credentials are accepted, never returned. With `base_url` the key belongs to that endpoint and to nobody else. */
 export interface AuthSetParams {
   readonly provider: string;
   readonly secret: string;
+  readonly baseUrl?: string;
+  /**
+   * try the key first; one that is refused is not stored
+   * @defaultValue `false`
+   */
+  readonly verify?: boolean;
+  /**
+   * keep it in a private file even where there is a keyring
+   * @defaultValue `false`
+   */
+  readonly inFile?: boolean;
+}
+
+export interface AuthSetResult {
+  readonly state: AuthState;
+  /** unset when it was not, or could not be, tried */
+  readonly verified?: boolean;
+  /** why it could not be tried */
+  readonly problem?: string;
 }
 
 export interface AuthForgetParams {
   readonly provider: string;
+  readonly baseUrl?: string;
 }
 
 /** `$/cancelRequest`. */
@@ -1424,10 +1511,10 @@ export interface Requests {
   "basis/ask/answer": { params: AskAnswerParams; result: AskAnswerResult };
   /** Models of all providers. */
   "basis/model/list": { params: ModelListParams; result: ModelListResult };
-  /** Where each credential would come from. */
-  "basis/auth/status": { params: Empty; result: AuthStatusResult };
+  /** Where each credential comes from. */
+  "basis/auth/status": { params: AuthStatusParams; result: AuthStatusResult };
   /** Store a credential. */
-  "basis/auth/set": { params: AuthSetParams; result: Empty };
+  "basis/auth/set": { params: AuthSetParams; result: AuthSetResult };
   /** Remove a stored credential. */
   "basis/auth/forget": { params: AuthForgetParams; result: Empty };
   /** MCP servers and their state. */

@@ -63,17 +63,41 @@ EXAMPLES: dict[str, tuple[WireModel, WireModel]] = {
                 )
             ],
             degraded=["ollama"],
+            problems=[
+                lifecycle.ModelListProblem(
+                    provider="ollama",
+                    message="could not connect to http://127.0.0.1:11434",
+                    hint="start Ollama, or check the port",
+                )
+            ],
         ),
     ),
     "basis/auth/status": (
         Empty(),
         lifecycle.AuthStatusResult(
             providers=[
-                lifecycle.AuthState(provider="openai", source="workspace_environment"),
+                lifecycle.AuthState(
+                    provider="openai",
+                    source="workspace_environment",
+                    detail="OPENAI_API_KEY sent by nvim",
+                    variable="OPENAI_API_KEY",
+                ),
                 lifecycle.AuthState(provider="rehearsal", source="not_needed"),
             ]
         ),
     ),
-    "basis/auth/set": (lifecycle.AuthSetParams(provider="openai", secret="an-example-not-a-key"), Empty()),
+    "basis/auth/set": (
+        lifecycle.AuthSetParams(provider="openai", secret="an-example-not-a-key", verify=True),
+        lifecycle.AuthSetResult(
+            state=lifecycle.AuthState(
+                provider="openai",
+                source="store",
+                detail="the keyring",
+                also=["OPENAI_API_KEY sent by nvim"],
+                variable="OPENAI_API_KEY",
+            ),
+            verified=True,
+        ),
+    ),
     "basis/auth/forget": (lifecycle.AuthForgetParams(provider="openai"), Empty()),
 }

@@ -214,6 +214,9 @@
 
 --- Tokens as providers reported them. Cache counts are inside `input_tokens`; reasoning is inside `output_tokens`,
 --- thoughts are outside it.
+---
+--- `cost_nano_usd` is what those of them cost whose price was known when they were reported, `priced_tokens`: all of
+--- them when that equals input and output together, none when it is zero.
 ---@class basis.Usage
 ---@field inputTokens? integer (default 0)
 ---@field outputTokens? integer (default 0)
@@ -221,6 +224,8 @@
 ---@field cacheCreationTokens? integer (default 0)
 ---@field reasoningTokens? integer (default 0)
 ---@field thoughtsTokens? integer (default 0)
+---@field costNanoUsd? integer billionths of a US dollar (default 0)
+---@field pricedTokens? integer input and output tokens that are in the cost (default 0)
 
 --- First event of a turn.
 ---@class basis.RunStarted
@@ -355,6 +360,8 @@
 ---@field cacheCreationTokens integer
 ---@field reasoningTokens? integer
 ---@field thoughtsTokens? integer
+---@field model? string the model that answered
+---@field costNanoUsd? integer billionths of a US dollar; unset when the price is not known
 
 ---@class basis.Notice
 ---@field type "notice"
@@ -541,13 +548,14 @@
 
 --- `basis/daemon/event`: `kind` names what changed; the part that belongs to it is set.
 ---@class basis.DaemonEvent
----@field kind "session_changed"|"session_removed"|"workspace_opened"|"workspace_closed"|"ask_opened"|"ask_closed"|"stopping"|string
+---@field kind "session_changed"|"session_removed"|"workspace_opened"|"workspace_closed"|"ask_opened"|"ask_closed"|"auth_changed"|"stopping"|string
 ---@field session? basis.SessionSummary
 ---@field sessionId? basis.SessionId
 ---@field workspace? basis.WorkspaceSummary
 ---@field ask? basis.Ask
 ---@field askId? string
 ---@field by? basis.Actor who answered or withdrew the ask that closed
+---@field provider? string whose key was stored or forgotten
 
 ---@class basis.ProcessesParams
 ---@field sessionId? basis.SessionId
@@ -566,33 +574,76 @@
 ---@class basis.StopParams
 ---@field mode? "drain"|"now" (default "drain")
 
+--- US dollars per million tokens, as a decimal number in a string. What is unset is not priced.
+---@class basis.ModelPrice
+---@field input string
+---@field output string
+---@field cacheRead? string
+---@field cacheWrite? string
+---@field asOf string the day the price was read: 2026-01-31
+
+--- A model as far as its provider tells; unknown is left out.
 ---@class basis.ModelInfo
 ---@field id string
 ---@field provider string
 ---@field displayName? string
----@field contextWindow? integer
+---@field contextWindow? integer tokens
+---@field description? string
+---@field createdAt? integer seconds since the epoch
+---@field efforts? string[] what it takes; unset when that is not known
+---@field price? basis.ModelPrice
 
+--- Without `workspace`, of all open ones. Answers are kept for some minutes; `refresh` asks again.
 ---@class basis.ModelListParams
 ---@field workspace? basis.AbsolutePath
+---@field provider? string
+---@field refresh? boolean (default false)
 
+--- Why a provider's models are missing, or are the ones it last told of.
+---@class basis.ModelListProblem
+---@field provider string
+---@field message string
+---@field hint? string
+
+--- Models of every provider that can be reached, those of one provider together, newest first.
 ---@class basis.ModelListResult
 ---@field models basis.ModelInfo[]
 ---@field degraded? string[] providers that could not be asked (default {})
+---@field problems? basis.ModelListProblem[] (default {})
 
+--- Where the key of one provider's own API, or of one endpoint, comes from. No field holds any part of a key.
 ---@class basis.AuthState
 ---@field provider string
+---@field baseUrl? string set for a key that belongs to this endpoint
 ---@field source "store"|"workspace_environment"|"daemon_environment"|"none"|"not_needed"|string
+---@field detail? string the source in words: the keyring, OPENAI_API_KEY sent by nvim (default "")
+---@field also? string[] what else would apply, in order, in words (default {})
+---@field variable? string the environment variable a key may be in
+---@field problem? string why a stored key can't be used
+
+--- Without `workspace`, the environments of all open ones are looked at.
+---@class basis.AuthStatusParams
+---@field workspace? basis.AbsolutePath
 
 ---@class basis.AuthStatusResult
 ---@field providers basis.AuthState[]
 
---- Credentials are accepted, never returned.
+--- Credentials are accepted, never returned. With `base_url` the key belongs to that endpoint and to nobody else.
 ---@class basis.AuthSetParams
 ---@field provider string
 ---@field secret string
+---@field baseUrl? string
+---@field verify? boolean try the key first; one that is refused is not stored (default false)
+---@field inFile? boolean keep it in a private file even where there is a keyring (default false)
+
+---@class basis.AuthSetResult
+---@field state basis.AuthState
+---@field verified? boolean unset when it was not, or could not be, tried
+---@field problem? string why it could not be tried
 
 ---@class basis.AuthForgetParams
 ---@field provider string
+---@field baseUrl? string
 
 --- `$/cancelRequest`.
 ---@class basis.CancelParams
