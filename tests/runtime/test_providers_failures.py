@@ -1,6 +1,7 @@
 """Statuses, error objects and foreign exceptions, told as our own (2.11)."""
 
 import inspect
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -13,6 +14,7 @@ from basis_daemon.runtime.providers.errors import (
     ContextLengthExceeded,
     HttpError,
     ProviderError,
+    QuotaExceeded,
     RetryableError,
     StreamCut,
     TransportError,
@@ -74,6 +76,62 @@ def test_context_overflow_is_known_by_its_marker_in_400_and_413_only(body: str) 
         error = status(code, body)
         assert isinstance(error, ContextLengthExceeded) and not error.is_transient and error.body == body
     assert isinstance(status(500, body), HttpError)
+
+
+def test_account_that_is_spent_is_told_from_one_that_is_too_fast() -> None:
+    """2.11: the same status; no pause cures the first."""
+    spent = status(429, '{"error":{"message":"no credit","code":"insufficient_quota"}}', retry_after="5")
+    assert isinstance(spent, QuotaExceeded) and not spent.is_transient and not spent.asks_for_pause
+    assert not isinstance(status(429, '{"error":{"message":"slow down"}}'), QuotaExceeded)
+
+
+@pytest.mark.parametrize(
+    ("error", "asks"),
+    [
+        (status(429), True),
+        (status(503), True),
+        (status(529), True),
+        (status(500), False),
+        (status(500, retry_after="3"), True),
+        (status(400, retry_after="3"), False),
+        (from_stream(TARGET, "rate_limit_exceeded", "slow"), True),
+        (from_stream(TARGET, "overloaded_error", "slow"), True),
+        (from_stream(TARGET, "server_error", "oops"), False),
+        (TransportError("gone"), False),
+    ],
+)
+def test_only_too_much_at_once_asks_everybody_to_wait(error: ProviderError, asks: bool) -> None:
+    """One governor: what pauses a lane."""
+    assert error.asks_for_pause is asks
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ("Rate limit reached. Please try again in 1.898s. Visit https://x", 1.898),
+        ("Please try again in 20ms.", 0.02),
+        ("try again in 7 s", 7.0),
+        ("try again in an hour", None),
+        ("try again in 3sheets", None),
+    ],
+)
+def test_wait_named_in_a_vendors_words_is_heeded(said: str, seconds: float | None) -> None:
+    """2.11: inside a stream there is no header for it."""
+    found = from_stream(TARGET, "rate_limit_exceeded", said).retry_after_s
+    assert found == (None if seconds is None else pytest.approx(seconds))
+
+
+def test_refused_key_says_where_it_is_from() -> None:
+    """RT-38: the variable, the file or the keyring, never the value."""
+    known = replace(TARGET, key_source="OPENAI_API_KEY")
+    for error in (from_status(known, 401, {}, "no"), from_stream(known, 401, "no")):
+        assert error.hint == "check the key configured for openai, from OPENAI_API_KEY"
+    assert status(403).hint == "check the key configured for openai"
+    assert from_status(replace(TARGET, secrets=()), 401, {}, "no").hint == "this server wants a key"
+
+
+def test_wait_the_provider_asks_for_is_told_with_its_refusal() -> None:
+    assert status(429, retry_after="3600").hint == "Gateway asks to be left alone for 3600 s"
 
 
 def test_missing_path_names_path_and_wire() -> None:
