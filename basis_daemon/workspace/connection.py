@@ -131,6 +131,11 @@ class AwaitingModel:
         self._connection = connection
 
     @property
+    def inner(self) -> Provider:
+        """Whatever else the provider can do, it does itself (PV-59)."""
+        return self._inner
+
+    @property
     def id(self) -> str:
         return self._inner.id
 

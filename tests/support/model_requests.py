@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Json = Any
-Wire = Literal["responses", "chat_completions", "models", "other"]
+Wire = Literal["responses", "chat_completions", "embeddings", "models", "other"]
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,7 @@ def wire_of(method: str, path: str) -> Wire:
     for suffix, verb, wire in (
         ("/responses", "POST", "responses"),
         ("/chat/completions", "POST", "chat_completions"),
+        ("/embeddings", "POST", "embeddings"),
         ("/models", "GET", "models"),
     ):
         if method == verb and path.endswith(suffix):

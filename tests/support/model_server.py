@@ -85,7 +85,8 @@ __all__ = [
 ]
 
 Scripted = Reply | Callable[[ModelRequest], Reply]
-BOTH_WIRES: tuple[Wire, ...] = ("responses", "chat_completions")
+ALL_WIRES: tuple[Wire, ...] = ("responses", "chat_completions", "embeddings")
+"""Embeddings are answered with what the script gives them byte for byte: `raw` and `fails`."""
 
 
 class ModelServer:
@@ -104,7 +105,7 @@ class ModelServer:
         models: Iterable[str | Mapping[str, Any]] = ("scripted",),
         listing: Failure | None = None,
         api_key: str | None = None,
-        wires: Iterable[Wire] = BOTH_WIRES,
+        wires: Iterable[Wire] = ALL_WIRES,
         port: int = 0,
     ) -> None:
         self._lock = threading.Lock()

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from basis_daemon.errors import ProviderNotFound, UsageError
 from basis_daemon.redact import Secret
+from basis_daemon.runtime.providers.abilities import EmbeddingProvider, embeddings_of
 from basis_daemon.runtime.providers.base import Provider
 from basis_daemon.runtime.providers.definition import (
     Capabilities,
@@ -20,12 +21,13 @@ from basis_daemon.runtime.providers.definition import (
     WireChoice,
 )
 from basis_daemon.runtime.providers.endpoint import normalise_base_url, refuse_plaintext
+from basis_daemon.runtime.providers.errors import UnsupportedCapability
 from basis_daemon.runtime.providers.governor import Governor
 from basis_daemon.runtime.providers.http import HttpPool
 from basis_daemon.runtime.providers.network import Network, process_network
 from basis_daemon.runtime.providers.remote import RemoteProvider
 
-_LOCAL = Capabilities(reasoning_effort=False)
+_LOCAL = Capabilities(reasoning_effort=False, embeddings=True)
 _NO_WAITING = RetryPolicy(max_attempts=1)
 """A server on this machine that refuses the connection isn't running; asking again only keeps a person waiting."""
 _LOCAL_REQUESTS = 4
@@ -35,7 +37,12 @@ _LOCAL_REQUESTS = 4
 def openai_definition() -> ProviderDefinition:
     """OpenAI's own API."""
     return ProviderDefinition(
-        id="openai", label="OpenAI", base_url="https://api.openai.com/", wire="responses", is_vendor=True
+        id="openai",
+        label="OpenAI",
+        base_url="https://api.openai.com/",
+        wire="responses",
+        capabilities=Capabilities(embeddings=True),
+        is_vendor=True,
     )
 
 
@@ -165,6 +172,18 @@ class ProviderRegistry:
         """The registered provider of that id, else the one made last for it."""
         made = [provider for (name, *_), provider in self._made.items() if name == id]
         return self._registered.get(id) or (made[-1] if made else None)
+
+    def embedding_provider(self) -> EmbeddingProvider:
+        """The provider that embeddings are asked from: the first here that has any (PV-58).
+
+        Raises `UnsupportedCapability` when none has.
+        """
+        for provider in (*self._registered.values(), *self._made.values()):
+            try:
+                return embeddings_of(provider)
+            except UnsupportedCapability:
+                continue
+        raise UnsupportedCapability("no provider here has embeddings", hint="connect OpenAI, Ollama or LM Studio")
 
     async def warm(self) -> None:
         """Load the HTTP library in a thread, so that the first request needn't wait for it."""
