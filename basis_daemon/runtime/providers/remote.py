@@ -4,20 +4,19 @@ Owns a request's way from the vocabulary of `base.py` to the network and back. W
 network; this joins them.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
 from basis_daemon.errors import InvalidBaseUrl
 from basis_daemon.redact import Secret
-from basis_daemon.runtime.providers import openai_chat, openai_responses
-from basis_daemon.runtime.providers.base import Limits, ModelInfo, Provider, ProviderEvent, Request
+from basis_daemon.runtime.providers import embeddings, openai_chat, openai_responses
+from basis_daemon.runtime.providers.abilities import EmbeddingBatch
+from basis_daemon.runtime.providers.base import Limits, ModelInfo, Provider, ProviderEvent, Request, TokenUsage
 from basis_daemon.runtime.providers.definition import (
     Credentials,
     CredentialSource,
     ProviderDefinition,
-    RetryPolicy,
     WireName,
     require,
 )
@@ -25,13 +24,12 @@ from basis_daemon.runtime.providers.endpoint import is_loopback, join_url, origi
 from basis_daemon.runtime.providers.errors import (
     HttpError,
     InvalidRequest,
-    ProviderError,
-    TransportError,
     UnsupportedCapability,
 )
 from basis_daemon.runtime.providers.failures import Target, names_model
 from basis_daemon.runtime.providers.governor import Governor, LaneKey, Place
 from basis_daemon.runtime.providers.http import Call, HttpPool, drain, fetch_json, open_stream
+from basis_daemon.runtime.providers.raw_calls import repeated
 from basis_daemon.runtime.providers.sse import SseParser
 from basis_daemon.runtime.providers.wire import Wire, newest_first
 
@@ -137,15 +135,7 @@ class RemoteProvider:
         """See `Provider.list_models`. Newest first; tries again as the definition says (PV-56)."""
         if not self._definition.capabilities.model_listing:
             raise UnsupportedCapability(f"{self.label} ({self.id}) lists no models")
-        retry = self._definition.retry
-        for attempt in range(1, retry.max_attempts):
-            try:
-                return await self._models()
-            except ProviderError as error:
-                if not _may_retry(error, retry):
-                    raise
-                await asyncio.sleep(retry.base_delay_s * 2 ** min(attempt - 1, 10))
-        return await self._models()
+        return await repeated(self._definition.retry, self._models)
 
     async def _models(self) -> list[ModelInfo]:
         wire = WIRES[self._wire or "chat_completions"]
@@ -159,6 +149,35 @@ class RemoteProvider:
             if query is None:
                 break
         return newest_first(models)
+
+    # --- embeddings
+
+    @property
+    def can_embed(self) -> bool:
+        return self._definition.capabilities.embeddings
+
+    async def embed(self, text: str, model: str) -> list[float]:
+        """See `EmbeddingProvider`."""
+        return (await self.embed_batch([text], model)).vectors[0]
+
+    async def embed_batch(self, texts: Sequence[str], model: str) -> EmbeddingBatch:
+        """See `EmbeddingProvider`. Waits its turn as answers do, and tries again as the definition says (PV-56)."""
+        if not self.can_embed:
+            raise UnsupportedCapability(f"{self.label} ({self.id}) has no embeddings")
+        if not texts:
+            return EmbeddingBatch([], model, TokenUsage())
+        body = embeddings.build_body(texts, model)
+
+        async def attempt() -> EmbeddingBatch:
+            call = await self._call("POST", embeddings.PATH, self._wire or "chat_completions")
+            call = replace(call, body=body, headers={**call.headers, "accept": "application/json"})
+            lane = LaneKey(self.id, call.target.origin, call.target.secrets)
+            async with self._governor.place(lane, self._definition.max_concurrent) as place:
+                answer = await fetch_json(self._pool, call)
+                place.answered()
+            return embeddings.read_vectors(answer, len(texts), model)
+
+        return await repeated(self._definition.retry, attempt)
 
     # --- requests
 
@@ -215,11 +234,3 @@ def _can_be_sent(secret: Secret) -> bool:
 
 def _name(header: tuple[str, Secret]) -> str:
     return header[0]
-
-
-def _may_retry(error: ProviderError, retry: RetryPolicy) -> bool:
-    if isinstance(error, TransportError):
-        return retry.retry_transport
-    if error.status == 429:
-        return retry.retry_429
-    return retry.retry_5xx and error.is_transient
