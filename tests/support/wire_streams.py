@@ -10,6 +10,7 @@ import msgspec
 from basis_daemon.runtime.messages import user
 from basis_daemon.runtime.providers.base import ProviderEvent, Request, StreamedMessage
 from basis_daemon.runtime.providers.definition import ProviderDefinition
+from basis_daemon.runtime.providers.encoded import EncodedMessages
 from basis_daemon.runtime.providers.failures import Target
 from basis_daemon.runtime.providers.sse import SseParser
 from basis_daemon.runtime.providers.wire import Wire
@@ -41,4 +42,4 @@ def collected(events: list[ProviderEvent]) -> StreamedMessage:
 
 def body(wire: Wire, definition: ProviderDefinition, request: Request) -> dict[str, Any]:
     """The request as it goes out."""
-    return msgspec.json.decode(wire.build_body(request, definition))
+    return msgspec.json.decode(wire.build_body(request, definition, EncodedMessages()))

@@ -76,13 +76,22 @@ ResponsesTransport = Literal["http_sse", "web_socket"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponsesOptions:
-    """What only the Responses wire knows (2.4). Unset sends nothing."""
+    """What only the Responses wire knows (2.4). Unset sends nothing, unless said otherwise."""
 
     state_mode: ResponsesStateMode = "hybrid"
+    """`replay_only` sends the whole conversation every time. `hybrid` sends what is new behind the id of the last
+    response wherever the provider still has that response, and the whole conversation otherwise. `stateful` sends what
+    is new or fails (PV-31, PV-32, PV-33)."""
     transport: ResponsesTransport = "http_sse"
+    """A provider without websockets refuses `web_socket`; nothing falls back to HTTP (PV-39)."""
     parallel_tool_calls: bool | None = None
     previous_response_id: str | None = None
+    """A response from elsewhere that this agent's first request continues; it stands for all messages up to the last
+    answer in the conversation. Later requests continue the agent's own responses."""
     store: bool | None = None
+    """Whether the vendor keeps responses (OpenAI: 30 days). Unset is no, except in `stateful` mode. Over HTTP an id
+    can only name a stored response, so `hybrid` needs `True` to send less; a websocket remembers its last response by
+    itself."""
     include: tuple[str, ...] = ()
     service_tier: str | None = None
     prompt_cache_key: str | None = None
@@ -141,6 +150,8 @@ class Request:
     effort: Effort | None = None
     session_id: str | None = None
     """The agent this request belongs to: affinity and tracing only."""
+    turn_id: str | None = None
+    """The turn it belongs to: what the provider asks to be told again holds for one turn (PV-40)."""
     output: OutputFormat | None = None
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     options: RequestOptions = RequestOptions()
@@ -311,10 +322,17 @@ class Provider(Protocol):
         ...
 
     def scope(self) -> "Provider":
-        """A provider for one agent: same credentials and connections, own conversation state (RT-14, PV-35)."""
+        """A provider for one agent: same credentials and connections, own conversation state (RT-14, PV-35).
+
+        Local, synchronous, opens nothing. It has the same id. What continues a conversation (response ids, sticky turn
+        state, a socket, encoded messages) lives in it alone and ends with it; two scopes never see each other's. A
+        provider that keeps nothing between requests may be its own scope.
+        """
         ...
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Let go of what this object opened itself: of a scope, its own socket; never the shared connections."""
+        ...
 
 
 class StreamedMessage:

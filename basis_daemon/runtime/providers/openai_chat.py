@@ -13,6 +13,7 @@ from basis_daemon.runtime.providers.base import (
     Request,
 )
 from basis_daemon.runtime.providers.definition import ProviderDefinition
+from basis_daemon.runtime.providers.encoded import EncodedMessages
 from basis_daemon.runtime.providers.failures import Target
 from basis_daemon.runtime.providers.openai_chat_stream import ChatMapper
 from basis_daemon.runtime.providers.openai_common import (
@@ -30,7 +31,7 @@ Json = dict[str, Any]
 # --- the request -----------------------------------------------------------------------------------------------------
 
 
-def build_body(request: Request, definition: ProviderDefinition) -> bytes:
+def build_body(request: Request, definition: ProviderDefinition, history: EncodedMessages) -> bytes:
     """The JSON body. Raises `InvalidRequest` for what this wire can't carry."""
     messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
     for message in request.messages:

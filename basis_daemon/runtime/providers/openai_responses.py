@@ -25,6 +25,7 @@ from basis_daemon.runtime.providers.base import (
     Request,
 )
 from basis_daemon.runtime.providers.definition import ProviderDefinition
+from basis_daemon.runtime.providers.encoded import EncodedMessages
 from basis_daemon.runtime.providers.failures import Target
 from basis_daemon.runtime.providers.openai_common import image_url, read_models, refuse_images, result_text
 from basis_daemon.runtime.providers.openai_responses_stream import ResponsesMapper
@@ -38,7 +39,7 @@ _NO_WORDS = "[reasoning that can't be shown here]"
 # --- the request -----------------------------------------------------------------------------------------------------
 
 
-def build_body(request: Request, definition: ProviderDefinition) -> bytes:
+def build_body(request: Request, definition: ProviderDefinition, history: EncodedMessages) -> bytes:
     """The JSON body. Raises `InvalidRequest` for what this wire can't carry."""
     items: list[Json] = []
     for message in request.messages:

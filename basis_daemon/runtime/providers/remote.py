@@ -20,6 +20,7 @@ from basis_daemon.runtime.providers.definition import (
     WireName,
     require,
 )
+from basis_daemon.runtime.providers.encoded import EncodedMessages
 from basis_daemon.runtime.providers.endpoint import is_loopback, join_url, origin, refuse_plaintext
 from basis_daemon.runtime.providers.errors import (
     HttpError,
@@ -104,7 +105,7 @@ class RemoteProvider:
     async def _answer(self, wire: Wire, request: Request) -> AsyncGenerator[ProviderEvent]:
         """One attempt over `wire`, once it is this request's turn."""
         require(self._definition, request)
-        body = wire.build_body(request, self._definition)
+        body = wire.build_body(request, self._definition, EncodedMessages())
         call = await self._call("POST", wire.path(request), wire.name)
         lane = LaneKey(self.id, call.target.origin, call.target.secrets)
         async with self._governor.place(lane, self._definition.max_concurrent, request.on_wait) as place:

@@ -16,6 +16,7 @@ from basis_daemon.runtime.providers.base import (
     ToolInputDelta,
 )
 from basis_daemon.runtime.providers.definition import ProviderDefinition, WireName
+from basis_daemon.runtime.providers.encoded import EncodedMessages
 from basis_daemon.runtime.providers.failures import Target
 from basis_daemon.runtime.providers.sse import SseEvent
 
@@ -52,7 +53,8 @@ class Wire:
     """Below the base URL; may carry a query."""
     models_path: str
     models_query: Mapping[str, str]
-    build_body: Callable[[Request, ProviderDefinition], bytes]
+    build_body: Callable[[Request, ProviderDefinition, EncodedMessages], bytes]
+    """Last come the messages that this conversation's earlier requests had encoded: see `EncodedMessages.of`."""
     map_stream: Callable[[Request, ProviderDefinition, Target], StreamMapper]
     read_models: Callable[[bytes, ProviderDefinition], ModelPage]
 
