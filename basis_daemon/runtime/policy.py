@@ -2,12 +2,20 @@
 output is kept (runtime.md 5). Not a sandbox: a command that runs can do what its user can.
 """
 
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from basis_daemon.errors import PolicyDenied
 from basis_daemon.runtime.path_rules import canonical, is_within
+
+ShellValidation = Literal["off", "warn", "enforce"]
+
+ENV_ALLOWLIST = ("PATH",) + (("PATHEXT", "SystemRoot", "COMSPEC", "TEMP", "TMP") if sys.platform == "win32" else ())
+"""Variables without which no command starts."""
 
 SHELL_POSTURE_DENIED = (
     "commands are refused: the shell posture of this workspace is `denied`. File tools keep working; "
@@ -38,6 +46,10 @@ class RuntimePolicy:
     """
 
     allow_shell: bool = False
+    allow_background: bool = False
+    """Whether commands may go on after their call; they need the shell switch as well (PO-2)."""
+    working_roots: tuple[Path, ...] = ()
+    """Where commands may be told to run, besides the base directory (PO-10)."""
     read_roots: tuple[Path, ...] = ()
     write_roots: tuple[Path, ...] = ()
     denied_write_roots: tuple[Path, ...] = ()
@@ -45,15 +57,23 @@ class RuntimePolicy:
     writes_enabled: bool = True
     default_command_timeout_s: float = 30.0
     max_command_timeout_s: float = 30.0
+    max_background_tasks: int = 8
+    """Commands one agent may have running in the background."""
+    env_allowlist: tuple[str, ...] = ENV_ALLOWLIST
+    """Variables of this process's own environment that commands get where their session's snapshot has none (PO-11)."""
+    shell_validation: ShellValidation = "off"
+    """What is done about a command that reads as harmful: nothing but showing it, telling observers, refusing it (PO-17)."""
     max_output_bytes_per_stream: int = 64 * 1024
     max_tool_result_bytes: int = 50 * 1024
     max_tool_result_lines: int = 2000
+    spill_full_tool_output: bool = True
+    """Whether the whole of a shortened result is kept in a file (TL-36)."""
     shell_denied_reason: str = field(
         default="commands are switched off by this session's policy (allow_shell_commands)"
     )
 
     def __post_init__(self) -> None:
-        for name in ("read_roots", "write_roots", "denied_write_roots"):
+        for name in ("working_roots", "read_roots", "write_roots", "denied_write_roots"):
             roots: Sequence[Path] = getattr(self, name)
             object.__setattr__(self, name, tuple(root if root.is_absolute() else root.absolute() for root in roots))
 
@@ -62,6 +82,7 @@ class RuntimePolicy:
         """Files of one workspace, but for what git runs or obeys (GT-1); commands only if the host says so (PO-5)."""
         return cls(
             allow_shell=allow_shell,
+            working_roots=(root,),
             read_roots=(root,),
             write_roots=(root,),
             denied_write_roots=(root / ".git" / "hooks", root / ".git" / "config"),
@@ -73,17 +94,41 @@ class RuntimePolicy:
     @classmethod
     def read_only(cls, root: Path) -> "RuntimePolicy":
         """Files of one workspace, to look at: nothing is written and no command runs (PO-1)."""
-        return cls(read_roots=(root,), writes_enabled=False)
+        return cls(working_roots=(root,), read_roots=(root,), writes_enabled=False)
 
     @classmethod
     def permissive(cls) -> "RuntimePolicy":
-        """Commands run; file tools stay in the base directory."""
-        return cls(allow_shell=True)
+        """Commands run, in the background too; file tools stay in the base directory."""
+        return cls(allow_shell=True, allow_background=True)
 
     def require_shell(self) -> None:
         """Raise `PolicyDenied` naming the switch when commands may not run (PO-2)."""
         if not self.allow_shell:
             raise PolicyDenied(self.shell_denied_reason)
+
+    def require_background(self) -> None:
+        """Raise `PolicyDenied` naming the switch when commands may not run in the background (PO-2)."""
+        self.require_shell()
+        if not self.allow_background:
+            raise PolicyDenied(
+                "commands in the background are switched off by this session's policy (allow_background_commands)"
+            )
+
+    def resolve_working_directory(self, path: str | Path, base: Path) -> Path:
+        """The canonical directory a command is to run in, relative to `base` (PO-10). Raises `PolicyDenied`.
+
+        Blocking: use a thread.
+        """
+        target = canonical(path, base)
+        scope = PathScope(self._canonical_roots(self.working_roots, base))
+        if not scope.admits(target):
+            raise PolicyDenied(f"running commands in {target} is refused: it is outside the working roots ({scope})")
+        return target
+
+    def command_environment(self, snapshot: Mapping[str, str]) -> dict[str, str]:
+        """The whole environment of a command: the session's snapshot, and of this process only what is listed."""
+        listed = {name: os.environ[name] for name in self.env_allowlist if name in os.environ}
+        return {**listed, **snapshot}
 
     def resolve_read(self, path: str | Path, base: Path) -> Path:
         """The canonical path to read, relative to `base`. Raises `PolicyDenied`. Blocking: use a thread."""
@@ -118,6 +163,22 @@ class RuntimePolicy:
         """This policy with commands switched on or off."""
         return replace(self, allow_shell=allow)
 
+    def allow_background_commands(self, allow: bool = True) -> "RuntimePolicy":
+        return replace(self, allow_background=allow)
+
+    def with_shell_validation(self, mode: ShellValidation) -> "RuntimePolicy":
+        return replace(self, shell_validation=mode)
+
+    def with_allowed_working_root(self, root: Path) -> "RuntimePolicy":
+        return replace(self, working_roots=(*self.working_roots, root))
+
+    def with_allowed_env_var(self, name: str) -> "RuntimePolicy":
+        """Let commands have a variable of this process's own environment."""
+        return replace(self, env_allowlist=(*self.env_allowlist, name))
+
+    def with_max_background_tasks(self, count: int) -> "RuntimePolicy":
+        return replace(self, max_background_tasks=count)
+
     def with_allowed_read_root(self, root: Path) -> "RuntimePolicy":
         return replace(self, read_roots=(*self.read_roots, root))
 
@@ -146,3 +207,7 @@ class RuntimePolicy:
 
     def with_max_tool_result_lines(self, count: int) -> "RuntimePolicy":
         return replace(self, max_tool_result_lines=count)
+
+    def with_spilled_tool_output(self, keep: bool) -> "RuntimePolicy":
+        """Whether the whole of a shortened result is kept in a file."""
+        return replace(self, spill_full_tool_output=keep)
