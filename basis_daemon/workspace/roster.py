@@ -3,8 +3,9 @@
 A roster hides; it never unregisters. What it hides resolves to "no such tool" when a model guesses the name (TR-4).
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+
+from basis_daemon.runtime.tools.profile import ToolProfile
 
 REPLACED_BY_SPAWN = frozenset({"shell", "background_run", "task"})
 UNSURFACED = frozenset(
@@ -31,26 +32,13 @@ UNSURFACED = frozenset(
 """Tools of the runtime that no workspace offers (TR-1)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRoster:
-    """Names to hide, or the only names to offer. Calling it answers whether a name is offered."""
+@dataclass(frozen=True)
+class ToolRoster(ToolProfile):
+    """The profile of a workspace's sessions. `only` offers exactly the names given; `spawn` is not implied (TR-3)."""
 
-    hidden: frozenset[str] = REPLACED_BY_SPAWN | UNSURFACED
-    allowed: frozenset[str] | None = None
+    hidden_tools: frozenset[str] = REPLACED_BY_SPAWN | UNSURFACED
 
     @classmethod
     def default(cls) -> "ToolRoster":
         """File tools, `spawn`, and whatever the host and the workspace add (TR-2)."""
         return cls()
-
-    @classmethod
-    def only(cls, names: Iterable[str]) -> "ToolRoster":
-        """Exactly these; `spawn` is not implied (TR-3)."""
-        return cls(hidden=frozenset(), allowed=frozenset(names))
-
-    def hide(self, names: Iterable[str]) -> "ToolRoster":
-        """This roster without `names` as well."""
-        return ToolRoster(self.hidden | frozenset(names), self.allowed)
-
-    def __call__(self, name: str) -> bool:
-        return name not in self.hidden and (self.allowed is None or name in self.allowed)

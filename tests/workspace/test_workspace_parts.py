@@ -38,7 +38,7 @@ def test_the_default_roster_hides_what_spawn_replaces_and_what_is_not_surfaced()
 
     assert all(roster(name) for name in ("read", "ls", "grep", "glob", "write", "edit", "spawn", "a_host_tool"))
     assert not any(roster(name) for name in ("shell", "background_run", "task", "idle", "team_send", "memory_search"))
-    assert len(roster.hidden) == 20
+    assert len(roster.hidden_tools) == 20
 
 
 def test_a_roster_can_hide_more_or_offer_only_some() -> None:

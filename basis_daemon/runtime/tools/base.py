@@ -4,56 +4,26 @@ Owns the contract between the loop and every tool. Does not decide whether a cal
 `policy.py`.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from basis_daemon.errors import BasisError
 from basis_daemon.processes import CommandOutput, CommandRequest, Executor
 from basis_daemon.runtime.delegation import AgentOperations
 from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.policy import RuntimePolicy
-from basis_protocol.content import CallPreview, FileDiff, Preview
+from basis_daemon.runtime.tools.app_context import AppContext
+from basis_daemon.runtime.tools.spec import ApprovalCategory as ApprovalCategory
+from basis_daemon.runtime.tools.spec import ExecutionCategory as ExecutionCategory
+from basis_daemon.runtime.tools.spec import InputSchema as InputSchema
+from basis_daemon.runtime.tools.spec import SideEffectLevel as SideEffectLevel
+from basis_daemon.runtime.tools.spec import ToolSpec as ToolSpec
+from basis_daemon.runtime.tools.tool_error import ToolError as ToolError
+from basis_protocol.content import CallPreview, Classification, FileDiff, Preview
 
-SideEffectLevel = Literal["none", "local_state", "process", "external"]
-ExecutionCategory = Literal[
-    "read_only_parallel", "exclusive_local_mutation", "exclusive_persistent_mutation", "background_job", "delegation"
-]
-ApprovalCategory = Literal["default", "read_only", "filesystem", "process", "background", "delegation"]
-
-
-class InputSchema(dict[str, Json]):
-    """A JSON schema whose tool also takes other spellings. What is published is the schema; what is checked, and used
-    by the tool, is `canonical(input)`: a model is taught one spelling and forgiven the others it knows."""
-
-    def __init__(self, schema: Mapping[str, Json], canonical: Callable[[dict[str, Json]], dict[str, Json]]) -> None:
-        super().__init__(schema)
-        self.canonical = canonical
-
-
-@dataclass(frozen=True, slots=True)
-class ToolSpec:
-    """A tool's name, schema, and how it is scheduled and approved (TL-1). `name` matches `[A-Za-z0-9_-]{1,64}`."""
-
-    name: str
-    description: str
-    input_schema: dict[str, Json] = field(default_factory=lambda: {"type": "object", "properties": {}})
-    capabilities: frozenset[str] = frozenset()
-    side_effect: SideEffectLevel = "none"
-    execution: ExecutionCategory = "exclusive_local_mutation"
-    approval: ApprovalCategory = "default"
-    timeout_s: float | None = None
-    """Seconds one call may take; `None` has no limit of its own."""
-    output_schema: dict[str, Json] | None = None
-    strict: bool | None = None
-    kind: Literal["function", "hosted_web_search", "image_generation"] = "function"
-    """Other kinds than `function` are run by the provider and never reach `execute`."""
-    loading: Literal["immediate", "deferred"] = "immediate"
-    durability: Literal["ephemeral", "persistent", "replay_safe"] = "ephemeral"
-    options: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    terminal: bool = False
-    """Whether a call of it is the turn's typed output and ends the turn (3.11)."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +48,46 @@ class ToolContext:
     agent: AgentOperations | None = None
     """What the call may do to its agent; `None` outside an agent's turn."""
 
-    async def run_command(self, command: str, *, timeout_s: float | None = None) -> CommandOutput:
-        """Run a shell command under the policy. Raises `PolicyDenied` when commands are switched off."""
+    agent_name: str = ""
+    app: AppContext = field(default_factory=AppContext)
+    """What the host gave the runtime for its tools."""
+
+    def app_context(self, wanted: type[T]) -> T:
+        """The host's object of exactly this type. Raises `MissingContext` naming the type (RT-11)."""
+        return self.app.get(wanted)
+
+    async def resolve_working_directory(self, path: str | None = None) -> Path:
+        """The directory a call works in: `path` below the agent's own, else that one (PO-10). Raises `PolicyDenied`,
+        `ToolError` where there is none."""
+        if path is None:
+            return self.working_directory
+        directory = await asyncio.to_thread(self.policy.resolve_read, path, self.working_directory)
+        if not await asyncio.to_thread(directory.is_dir):
+            raise ToolError(f"there is no directory {directory}")
+        return directory
+
+    async def read_file(self, path: str | Path) -> str:
+        """The text of a file the policy lets this agent read, unsaved changes included. Raises `PolicyDenied`,
+        `ToolError`."""
+        return await asyncio.to_thread(_read_text, self, path)
+
+    async def shell_validation(self, command: str) -> Classification:
+        """What a command seems to do; nothing is run (5.4)."""
+        from basis_daemon.runtime.tools.classify import classify
+
+        return await asyncio.to_thread(classify, command)
+
+    async def run_command(
+        self, command: str, *, timeout_s: float | None = None, cwd: Path | None = None
+    ) -> CommandOutput:
+        """Run a shell command under the policy, in the working directory unless `cwd` says otherwise. Raises
+        `PolicyDenied` when commands are switched off."""
         self.policy.require_shell()
         limit = min(timeout_s or self.policy.default_command_timeout_s, self.policy.max_command_timeout_s)
         return await self.executor.run(
             CommandRequest(
                 command=command,
-                cwd=self.working_directory,
+                cwd=cwd or self.working_directory,
                 timeout_s=limit,
                 env=self.environment,
                 max_output_bytes_per_stream=self.policy.max_output_bytes_per_stream,
@@ -94,6 +96,19 @@ class ToolContext:
                 what="shell",
             )
         )
+
+
+def _read_text(context: ToolContext, path: str | Path) -> str:
+    from basis_daemon.runtime.tools import text_files
+
+    target = context.policy.resolve_read(path, context.working_directory)
+    unsaved = context.overlay(target)
+    if unsaved is not None:
+        return unsaved
+    stored = text_files.read(target)
+    if stored is None:
+        raise ToolError(f"there is no file {target}")
+    return stored.decode(target).text
 
 
 class FileLedger(Protocol):
@@ -120,13 +135,9 @@ class ToolOutput:
     diff: tuple[FileDiff, ...] = ()
     details: Json = None
     terminate: bool = False
-    """Whether the turn ends once this round's results are committed (AG-14)."""
-
-
-class ToolError(BasisError):
-    """A call that failed in a way the model should read. Any other exception becomes an error result too (TL-2)."""
-
-    kind = "tool"
+    """Whether the turn ends once this round's results are committed (AG-14). Not for calls that run side by side."""
+    keep_whole: bool = False
+    """Whether the model gets all of it, whatever the limits: for what is bounded at its source (TL-38, D-83)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +175,19 @@ class Tool(Protocol):
 
     async def execute(self, context: ToolContext, input: dict[str, Json]) -> ToolOutput:
         """Do it. Checks again whatever `prepare` checked: the world may have moved while a person was thinking."""
+        ...
+
+
+ExecutableTool = Tool
+"""A definition with its executor: what a tool is (TL-6)."""
+
+
+@runtime_checkable
+class ChoosesLane(Protocol):
+    """A tool whose calls are scheduled by what is in their input, not all alike."""
+
+    def execution_category(self, input: dict[str, Json]) -> ExecutionCategory:
+        """The lane of one call. Quick, and without effects: it is asked before anything is checked."""
         ...
 
 

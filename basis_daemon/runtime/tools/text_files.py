@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from basis_daemon.runtime.tools.base import ToolError
 from basis_daemon.runtime.tools.nofollow import NotRegular, open_directory, open_regular_in
+from basis_daemon.runtime.tools.tool_error import ToolError
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
 """Largest file that is read or written (BT-9)."""
