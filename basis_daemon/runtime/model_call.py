@@ -77,6 +77,8 @@ async def _stream(turn: Turn, message_id: str) -> StreamedMessage:
         max_output_tokens=turn.max_output_tokens,
         effort=turn.effort,
         session_id=turn.agent.id,
+        turn_id=turn.id,
+        options=turn.request_options,
         on_wait=lambda wait: turn.emit(InfoChanged(state=_state(wait))),
     )
     streamed = StreamedMessage()

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -24,7 +24,7 @@ from basis_daemon.runtime.limits import Meter, TurnOptions
 from basis_daemon.runtime.loop import run_turn
 from basis_daemon.runtime.permissions import Approver, Authorizer, Permissions, SessionAnswers
 from basis_daemon.runtime.policy import RuntimePolicy
-from basis_daemon.runtime.providers.base import Effort, ModelInfo, Provider, ToolChoice
+from basis_daemon.runtime.providers.base import Effort, ModelInfo, Provider, RequestOptions, ToolChoice
 from basis_daemon.runtime.steering import Steering
 from basis_daemon.runtime.store.base import PromptAccepted, TurnEnded, TurnStatus
 from basis_daemon.runtime.tool_calls import CallRound, ToolHost
@@ -54,6 +54,8 @@ class SessionOptions:
     audience: str | None = None
     system: str | None = None
     effort: Effort | None = None
+    request_options: RequestOptions = field(default_factory=RequestOptions)
+    """What the host wants of particular providers, for every request of the session (2.4)."""
     name: str = "basis run"
     agent_id: str | None = None
     overlay: Callable[[Path], str | None] = lambda path: None
@@ -288,6 +290,7 @@ class Session:
             meter=meter,
             emit=emit,
             resumed=resumed,
+            request_options=self.options.request_options,
             steering=self.steering,
             inboxes=self._inboxes,
             tool_choice=ToolChoice("tool", output.tool_name) if output and is_forced else ToolChoice(),

@@ -10,7 +10,7 @@ from typing import Protocol
 from basis_daemon.runtime.agent import Agent
 from basis_daemon.runtime.limits import Meter
 from basis_daemon.runtime.messages import Message
-from basis_daemon.runtime.providers.base import Effort, Provider, ToolChoice
+from basis_daemon.runtime.providers.base import Effort, Provider, RequestOptions, ToolChoice
 from basis_daemon.runtime.steering import Steering
 from basis_daemon.runtime.store.base import PromptAccepted
 from basis_daemon.runtime.tool_calls import CallRound, TurnOutput
@@ -63,6 +63,7 @@ class Turn:
     steering: Steering = field(default_factory=Steering)
     inboxes: Sequence[Inbox] = ()
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
+    request_options: RequestOptions = field(default_factory=RequestOptions)
     wanted: OutputWanted | None = None
     """The typed output this turn is to end with (3.11)."""
     output: TurnOutput | None = None
