@@ -62,7 +62,7 @@ class RuntimePolicy:
     env_allowlist: tuple[str, ...] = ENV_ALLOWLIST
     """Variables of this process's own environment that commands get where their session's snapshot has none (PO-11)."""
     shell_validation: ShellValidation = "off"
-    """What is done about a command that reads as harmful: nothing but showing it, telling observers, refusing it (PO-17)."""
+    """What is done about a command that reads as harmful: it is shown; observers are told; it is refused (PO-17)."""
     max_output_bytes_per_stream: int = 64 * 1024
     max_tool_result_bytes: int = 50 * 1024
     max_tool_result_lines: int = 2000
