@@ -94,13 +94,12 @@ def test_warning_is_never_a_refusal() -> None:
 @settings(max_examples=300, deadline=None)
 @given(
     before=st.sampled_from(["ls", "echo 'a;b'", "true", "cat <<E\nrm\nE\n", "(ls)"]),
-    after=st.booleans(),
-    data=st.data(),
+    joint=st.sampled_from([";", "&&", "||", "|", "&", "\n", " ;\n", "|&"]),
+    hidden=st.sampled_from(["rm a", "'rm' a", "r\\m a", '"rm" a', "sudo rm a", "$(rm a)", "`rm a`", "X=1 rm a"]),
+    is_first=st.booleans(),
 )
-def test_no_neighbour_hides_a_command(before: str, after: bool, data: st.DataObject) -> None:
+def test_no_neighbour_hides_a_command(before: str, joint: str, hidden: str, is_first: bool) -> None:
     """PO-21: whatever stands before or behind it, and however they are joined, the worst command decides."""
-        st.sampled_from(["rm a", "'rm' a", "r\\m a", '"rm" a', "sudo rm a", "$(rm a)", "`rm a`", "X=1 rm a"])
-    )
-    line = f"{before}{joint}{hidden}" if not after else f"{hidden}{joint}{before}"
+    line = f"{hidden}{joint}{before}" if is_first else f"{before}{joint}{hidden}"
 
     assert judge_command(line, READ_ONLY).outcome == "block", line
