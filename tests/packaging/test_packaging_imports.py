@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.daemon import DaemonProcess
+from support.model_server import ModelServer, says
 
 ROOT = Path(__file__).resolve().parents[2]
 PROTOCOL_MODULES = sorted(path.stem for path in (ROOT / "shared" / "basis_protocol").glob("[a-z]*.py"))
@@ -27,6 +28,8 @@ HEAVY = (
     "xllamacpp",
 )
 """Imported where first used, never at start (architecture.md 3)."""
+VENDOR_SDKS = ("anthropic", "google", "openai")
+"""Never imported at all."""
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -82,24 +85,65 @@ def test_the_core_can_be_used_without_any_transport() -> None:
     assert loaded & set(HEAVY) == set()
 
 
+class TracedDaemon:
+    """A daemon that writes down what it imports."""
+
+    def __init__(self, data: Path, directory: Path, **env: str) -> None:
+        self._trace = directory / "imports.txt"
+        self._daemon = DaemonProcess(data)
+        self._env = os.environ | {"BASIS_DATA_DIR": str(data), **env}
+
+    def __enter__(self) -> DaemonProcess:
+        with self._trace.open("wb") as file:
+            self._daemon.process = subprocess.Popen(
+                [sys.executable, "-X", "importtime", "-m", "basis_daemon", "--foreground"],
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=file,
+            )
+        self._daemon.wait_until_it_answers()
+        return self._daemon
+
+    def __exit__(self, *_: object) -> None:
+        self._daemon.close()
+
+    @property
+    def imported(self) -> set[str]:
+        """Top-level modules, for good."""
+        return {line.rpartition("|")[2].strip().partition(".")[0] for line in self._trace.read_text().splitlines()}
+
+
 def test_a_daemon_that_answers_has_loaded_nothing_heavy(clean_environment: Path, tmp_path: Path) -> None:
     """Providers, schemas, keyrings and the like wait until somebody needs them: a cold start is short."""
-    trace = tmp_path / "imports.txt"
-    daemon = DaemonProcess(clean_environment / "data")
-    with trace.open("wb") as file:
-        daemon.process = subprocess.Popen(
-            [sys.executable, "-X", "importtime", "-m", "basis_daemon", "--foreground"],
-            env=os.environ | {"BASIS_DATA_DIR": str(daemon.data)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=file,
-        )
-    try:
-        daemon.wait_until_it_answers()
+    traced = TracedDaemon(clean_environment / "data", tmp_path)
+    with traced as daemon:
         daemon.connect().call("basis/daemon/status")
-    finally:
-        daemon.close()
 
-    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in trace.read_text().splitlines()}
-    assert "msgspec" in imported
-    assert imported & set(HEAVY) == set()
+    assert "msgspec" in traced.imported
+    assert traced.imported & set(HEAVY) == set()
+
+
+def test_no_vendors_sdk_is_loaded_even_where_one_is_installed(
+    clean_environment: Path, tmp_path: Path, model: ModelServer
+) -> None:
+    """Answers are read by our own wires: starting, opening a workspace and a whole turn import no SDK."""
+    for name in VENDOR_SDKS:
+        (tmp_path / "installed" / name).mkdir(parents=True)
+        (tmp_path / "installed" / name / "__init__.py").touch()
+    (tmp_path / "repo").mkdir()
+    workspace = {"path": str(tmp_path / "repo")}
+    environment = {"PATH": os.environ["PATH"], "BASIS_BASE_URL": model.base_url, "BASIS_API_KEY": "key-of-the-tests"}
+    model.script(says("hello"))
+    traced = TracedDaemon(clean_environment / "data", tmp_path, PYTHONPATH=str(tmp_path / "installed"))
+    with traced as daemon:
+        client = daemon.connect()
+        client.call("basis/workspace/open", {**workspace, "env": environment})
+        session_id = client.call("basis/session/new", {"workspace": workspace["path"]})["sessionId"]
+        client.call("basis/session/attach", {"sessionId": session_id})
+        text = {"type": "text", "text": "hi"}
+        client.call("basis/session/prompt", {"sessionId": session_id, "input": [text]})
+        assert client.event_of_type("run_finished")["event"]["status"] == "ok"
+
+    assert "httpx2" in traced.imported
+    assert traced.imported & set(VENDOR_SDKS) == set()
