@@ -28,6 +28,8 @@ class CommandRequest:
     owner: str | None = None
     """Session the child belongs to."""
     what: str = "shell"
+    target: str | None = None
+    """Where to run it, by a name that an executor of the host knows; `None` is this machine (PO-15)."""
 
 
 @dataclass(frozen=True, slots=True)

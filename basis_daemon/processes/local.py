@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import IO
 
 from basis_daemon.processes.children import ChildLabel
-from basis_daemon.processes.commands import CommandOutput, CommandRequest
+from basis_daemon.processes.commands import CommandNotStarted, CommandOutput, CommandRequest
 from basis_daemon.processes.output import CappedOutput, LineStream, PipeReader
 from basis_daemon.processes.table import PIPE, ProcessTable
 
@@ -26,7 +26,12 @@ class LocalExecutor:
         self.processes = processes or ProcessTable()
 
     async def run(self, request: CommandRequest) -> CommandOutput:
-        """Run a command to its end. Cancelling this ends the whole process tree first. Raises `CommandNotStarted`."""
+        """Run a command to its end. Cancelling this ends the whole process tree first. Raises `CommandNotStarted`.
+
+        A command for another place never runs here (PO-15).
+        """
+        if request.target is not None:
+            raise CommandNotStarted(f"commands for {request.target!r} can't be run here: this is the local machine")
         loop = asyncio.get_running_loop()
         started = loop.time()
         child = self.processes.start(

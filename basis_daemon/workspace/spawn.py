@@ -14,7 +14,7 @@ from typing import Literal
 from basis_daemon.processes import CommandOutput, Executor
 from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.tools.base import CallPreparation, ToolContext, ToolError, ToolOutput, ToolSpec
-from basis_daemon.runtime.tools.classify import classify
+from basis_daemon.runtime.tools.shell_validation import judge_command, require_sound
 from basis_daemon.runtime.tools.threads import in_thread
 from basis_protocol.content import CommandPreview
 
@@ -109,17 +109,19 @@ class SpawnTool:
         """What would run, in the order of SP-7: refusals come before anybody is asked."""
         request = self._checked(input)
         cwd = context.working_directory
-        is_there, classification = await in_thread(lambda stop: (os.path.isdir(cwd), classify(request.body)))
+        policy = context.policy
+        is_there, verdict = await in_thread(lambda stop: (os.path.isdir(cwd), judge_command(request.body, policy)))
         if not is_there:
             raise ToolError(f"the working directory {cwd} does not exist any more")
-        context.policy.require_shell()
+        policy.require_shell()
+        require_sound(verdict, policy)
         return CallPreparation(
             structured_input={"mode": request.mode, "body": request.body, "cwd": str(cwd), "target": request.target},
             preview=CommandPreview(
                 command=request.body,
                 cwd=str(cwd),
                 target=request.target,
-                classification=classification,
+                classification=verdict.classification,
             ),
             side_effect=self.spec.side_effect,
             execution=self.spec.execution,
@@ -131,9 +133,11 @@ class SpawnTool:
     async def execute(self, context: ToolContext, input: dict[str, Json]) -> ToolOutput:
         """Run the command. Parsed and checked again: the world may have moved while a person was thinking (SP-8)."""
         request = self._checked(input)
-        if request.target != LOCAL:
-            context = replace(context, executor=self._targets[request.target])
-        output = await context.run_command(request.body)
+        if request.target == LOCAL:
+            output = await context.run_command(request.body)
+        else:
+            elsewhere = replace(context, executor=self._targets[request.target])
+            output = await elsewhere.run_command(request.body, target=request.target)
         return ToolOutput(
             content=_rendered(output),
             is_error=not output.succeeded,

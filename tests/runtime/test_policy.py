@@ -204,3 +204,44 @@ def test_any_text_resolves_or_is_refused(text: str) -> None:
     except PolicyDenied:
         return
     assert target.is_absolute() and ".." not in target.parts
+
+
+def test_background_commands_need_both_switches_and_the_refusal_names_the_one_that_is_off() -> None:
+    """PO-2, 5.1."""
+    with pytest.raises(PolicyDenied, match="allow_shell_commands"):
+        RuntimePolicy().allow_background_commands().require_background()
+    with pytest.raises(PolicyDenied, match="allow_background_commands"):
+        RuntimePolicy().allow_shell_commands().require_background()
+    RuntimePolicy().allow_shell_commands().allow_background_commands().require_background()
+    RuntimePolicy.permissive().require_background()
+
+    assert RuntimePolicy().max_background_tasks == 8
+    assert RuntimePolicy().with_max_background_tasks(2).max_background_tasks == 2
+    assert RuntimePolicy().spill_full_tool_output
+    assert not RuntimePolicy().with_spilled_tool_output(False).spill_full_tool_output
+
+
+def test_bounded_and_read_only_policies_keep_commands_off_until_a_host_says_otherwise(root: Path) -> None:
+    """PO-5: with a host's executor in place it may turn the switch on."""
+    for policy in (RuntimePolicy.workspace_bounded(root), RuntimePolicy.read_only(root)):
+        assert not policy.allow_shell and not policy.allow_background
+        policy.allow_shell_commands().require_shell()
+
+
+def test_commands_may_be_told_to_run_in_working_roots_only(policy: RuntimePolicy, root: Path) -> None:
+    """PO-10."""
+    other = root.parent / "repo-other"
+    assert policy.resolve_working_directory("src", root) == root / "src"
+    with pytest.raises(PolicyDenied, match="outside the working roots"):
+        policy.resolve_working_directory(other, root)
+    assert policy.with_allowed_working_root(other).resolve_working_directory(other, root) == other
+
+
+def test_commands_get_of_our_own_environment_only_what_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PO-11, invariant 5: no key of the host reaches a command by default; the session's snapshot comes first."""
+    for name, value in {"PATH": "/ours", "EDITOR": "vi", "SOME_API_KEY": "k"}.items():
+        monkeypatch.setenv(name, value)
+
+    assert RuntimePolicy().command_environment({}) == {"PATH": "/ours"}
+    assert RuntimePolicy().command_environment({"PATH": "/theirs", "X": "1"}) == {"PATH": "/theirs", "X": "1"}
+    assert RuntimePolicy().with_allowed_env_var("EDITOR").command_environment({}) == {"PATH": "/ours", "EDITOR": "vi"}

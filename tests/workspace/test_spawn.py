@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from basis_daemon.errors import PolicyDenied
-from basis_daemon.processes import CommandOutput, CommandRequest
+from basis_daemon.processes import CommandNotStarted, CommandOutput, CommandRequest
 from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.permissions import canonical_data, matches_data
 from basis_daemon.runtime.policy import RuntimePolicy
@@ -222,10 +222,31 @@ async def test_targeted_command_runs_there_and_never_here(caller: Caller) -> Non
     assert output.content == "from afar"
     (request,) = remote.requests
     assert (request.command, request.timeout_s, request.cwd) == ("touch ran", 120.0, caller.root)
+    assert request.target == "box"
     assert not (caller.root / "ran").exists()
     assert (await caller.prepare(spawn, input="!@box ls")).title == "run on box ls"
     with pytest.raises(ToolError, match="registered: box"):
         await caller.prepare(spawn, input="!@other ls")
+
+
+async def test_target_that_leads_back_here_is_refused_not_run(caller: Caller) -> None:
+    """PO-15, invariant 7: the local executor takes no command that is meant for another place."""
+    spawn = SpawnTool({"box": caller.executor})
+    with pytest.raises(CommandNotStarted, match=r"'box' can't be run here"):
+        await caller.execute(spawn, input="!@box touch ran")
+
+    assert not (caller.root / "ran").exists()
+
+
+async def test_policy_that_enforces_refuses_before_anybody_is_asked_and_again(caller: Caller, spawn: SpawnTool) -> None:
+    """PO-17, PO-22: a command that reads as a change is not for a read-only session that says so."""
+    caller.policy = RuntimePolicy.read_only(caller.root).allow_shell_commands().with_shell_validation("enforce")
+    for half in (caller.prepare, caller.execute):
+        with pytest.raises(PolicyDenied, match="read-only"):
+            await half(spawn, input="!ls; touch ran")
+
+    assert not (caller.root / "ran").exists()
+    assert "(no output)" in await caller.text(spawn, input="!ls")
 
 
 def test_targets_are_taught_only_where_there_are_some() -> None:

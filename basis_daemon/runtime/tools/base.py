@@ -15,6 +15,8 @@ from basis_daemon.runtime.delegation import AgentOperations
 from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.tools.app_context import AppContext
+from basis_daemon.runtime.tools.classify import classify
+from basis_daemon.runtime.tools.shell_validation import judge_command, require_sound
 from basis_daemon.runtime.tools.spec import ApprovalCategory as ApprovalCategory
 from basis_daemon.runtime.tools.spec import ExecutionCategory as ExecutionCategory
 from basis_daemon.runtime.tools.spec import InputSchema as InputSchema
@@ -57,11 +59,11 @@ class ToolContext:
         return self.app.get(wanted)
 
     async def resolve_working_directory(self, path: str | None = None) -> Path:
-        """The directory a call works in: `path` below the agent's own, else that one (PO-10). Raises `PolicyDenied`,
+        """The directory a call works in: `path` from the agent's own, else that one (PO-10). Raises `PolicyDenied`,
         `ToolError` where there is none."""
         if path is None:
             return self.working_directory
-        directory = await asyncio.to_thread(self.policy.resolve_read, path, self.working_directory)
+        directory = await asyncio.to_thread(self.policy.resolve_working_directory, path, self.working_directory)
         if not await asyncio.to_thread(directory.is_dir):
             raise ToolError(f"there is no directory {directory}")
         return directory
@@ -73,27 +75,31 @@ class ToolContext:
 
     async def shell_validation(self, command: str) -> Classification:
         """What a command seems to do; nothing is run (5.4)."""
-        from basis_daemon.runtime.tools.classify import classify
-
         return await asyncio.to_thread(classify, command)
 
     async def run_command(
-        self, command: str, *, timeout_s: float | None = None, cwd: Path | None = None
+        self, command: str, *, timeout_s: float | None = None, cwd: Path | None = None, target: str | None = None
     ) -> CommandOutput:
         """Run a shell command under the policy, in the working directory unless `cwd` says otherwise. Raises
-        `PolicyDenied` when commands are switched off."""
+        `PolicyDenied` when commands are switched off, or when the policy refuses this one for its looks.
+
+        `target` names where it runs, for executors that know more places than this machine.
+        """
         self.policy.require_shell()
+        if self.policy.shell_validation == "enforce":
+            require_sound(await asyncio.to_thread(judge_command, command, self.policy), self.policy)
         limit = min(timeout_s or self.policy.default_command_timeout_s, self.policy.max_command_timeout_s)
         return await self.executor.run(
             CommandRequest(
                 command=command,
                 cwd=cwd or self.working_directory,
                 timeout_s=limit,
-                env=self.environment,
+                env=self.policy.command_environment(self.environment),
                 max_output_bytes_per_stream=self.policy.max_output_bytes_per_stream,
                 on_output=self.progress,
                 owner=self.agent_id,
                 what="shell",
+                target=target,
             )
         )
 
