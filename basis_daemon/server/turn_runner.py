@@ -15,6 +15,7 @@ from basis_daemon.errors import BasisError, Busy, NoSuchTurn
 from basis_daemon.runtime.cancel import CancelSignal, StopSignal
 from basis_daemon.runtime.limits import TurnOptions
 from basis_daemon.runtime.store.base import PromptAccepted, TurnEnded
+from basis_daemon.runtime.typed_output import OutputSpec, OutputWanted, matching
 from basis_daemon.server.approver import TurnApprover
 from basis_daemon.server.asks import AskBook
 from basis_daemon.server.session import LiveSession
@@ -23,7 +24,7 @@ from basis_daemon.server.session_views import actor_of
 from basis_daemon.server.unfinished import Unfinished
 from basis_daemon.server.work import Work
 from basis_protocol.events import RunFinished, TurnQueued, Usage
-from basis_protocol.sessions import Bounds, TurnOutcome, Unattended
+from basis_protocol.sessions import Bounds, OutputRequest, TurnOutcome, Unattended
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ class PromptOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
     bounds: Bounds = Bounds()
     unattended: Unattended = Unattended()
+    output: OutputRequest | None = None
 
 
 class TurnRunner:
@@ -100,6 +102,8 @@ class TurnRunner:
     def steer(self, prompt: PromptAccepted) -> bool:
         """Give an accepted prompt to the running turn. False when that has not begun to run yet."""
         try:
+            # Whoever watches sees each correction sent at once: none of them waits for another round.
+            self._session.run.steering.set_mode("steering", "all")
             self._session.run.steer(prompt)
         except Busy:
             return False
@@ -191,7 +195,7 @@ class TurnRunner:
         session.refresh_state()
         outcome = TurnOutcome(status="interrupted", usage=Usage())
         try:
-            outcome = await self._execute(turn, _turn_options(turn, options.bounds), resumed)
+            outcome = await self._execute(turn, options, resumed)
         finally:
             session.running = None
             self._settle(prompt.turn_id, outcome)
@@ -213,13 +217,18 @@ class TurnRunner:
         )
         return RunningTurn(prompt=prompt, approver=approver, cancel=cancel, stop=StopSignal())
 
-    async def _execute(self, turn: RunningTurn, options: TurnOptions, resumed: bool) -> TurnOutcome:
+    async def _execute(self, turn: RunningTurn, options: PromptOptions, resumed: bool) -> TurnOutcome:
         session = self._session
         try:
             async with self.changing:
                 await self._renew(session)
             await session.run.execute(
-                turn.prompt, emit=session.emit, approver=turn.approver, options=options, resumed=resumed
+                turn.prompt,
+                emit=session.emit,
+                approver=turn.approver,
+                options=_turn_options(turn, options.bounds),
+                resumed=resumed,
+                output=_wanted(turn, options.output),
             )
         except BasisError as error:
             return self._refused(turn.prompt, error)
@@ -291,3 +300,15 @@ def _turn_options(turn: RunningTurn, bounds: Bounds) -> TurnOptions:
         tool_budget=bounds.tool_budget,
         token_budget=bounds.token_budget,
     )
+
+
+def spec_of(request: OutputRequest) -> OutputSpec:
+    """The specification a client's request amounts to. Raises `InvalidOutputSpec`."""
+    return OutputSpec(request.name, request.description, request.schema, request.keeps_tools)
+
+
+def _wanted(turn: RunningTurn, request: OutputRequest | None) -> OutputWanted | None:
+    """What the turn is to end with: a value that matches the schema, or the model is told and tries again."""
+    if request is None:
+        return None
+    return OutputWanted(spec_of(request).reserve_for(turn.id), matching(request.schema))

@@ -14,7 +14,7 @@ from basis_client.errors import fields_of
 from basis_client.following import Follower
 from basisctl import exit_codes
 from basisctl.opening import environment_snapshot, hello
-from basisctl.painter import JsonPainter, Painter
+from basisctl.painter import JsonPainter, Painter, TypedPainter
 from basisctl.progress import Progress
 from basisctl.questions import Questions
 from basisctl.screen import Screen
@@ -70,7 +70,8 @@ class Attendance:
             keyboard=self._keyboard,
             client_id=self.client_id,
         )
-        kind = JsonPainter if self._args.json else Painter
+        is_typed = getattr(self._args, "schema", None) is not None
+        kind = JsonPainter if self._args.json else TypedPainter if is_typed else Painter
         painter = kind(self.screen, self.progress, client_id=self.client_id, shown_diffs=questions.shown_diffs)
         watching = Watching(
             follower,

@@ -123,6 +123,9 @@ def _run(parser: ArgumentParser) -> None:
     parser.add_argument("--deadline", type=duration_s, metavar="D", help="stop the turn after 90s, 30m, 2h, …")
     parser.add_argument("--tool-budget", type=count(0), metavar="N", help="stop the turn after N tool calls")
     parser.add_argument("--token-budget", type=count(1), metavar="N", help="stop the turn after N tokens")
+    parser.add_argument(
+        "--schema", metavar="FILE", help="ask for JSON of the schema in FILE; it alone is printed on stdout"
+    )
     _watching(parser)
 
 

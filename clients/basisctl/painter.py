@@ -186,6 +186,18 @@ class Painter:
         self._screen.line(self._screen.style(CYAN, f"{name}› ") + text)
 
 
+class TypedPainter(Painter):
+    """For a turn whose answer is a value: what is said on the way to it is no part of the answer."""
+
+    def _delta(self, text: str) -> None:
+        pass
+
+    def _message(self, event: dict[str, Any]) -> None:
+        if self._screen.tells_all:
+            self._screen.line(self._screen.style(DIM, visible(str(event.get("text", "")))))
+        self._finished.add(str(event.get("messageId")))
+
+
 class JsonPainter(Painter):
     """One JSON object a line: the params of `basis/session/event` as they came. ASCII only, so nothing can steer a
     terminal it may end up on."""

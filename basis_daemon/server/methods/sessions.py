@@ -1,12 +1,13 @@
 """`basis/session/*`: finding, watching, prompting and ending conversations."""
 
+from basis_daemon.runtime.typed_output import InvalidOutputSpec
 from basis_daemon.server import history, listing
 from basis_daemon.server.client import Client
 from basis_daemon.server.error_map import InvalidParams
 from basis_daemon.server.prompts import message_of
 from basis_daemon.server.router import Reply
 from basis_daemon.server.services import Services
-from basis_daemon.server.turn_runner import PromptOptions
+from basis_daemon.server.turn_runner import PromptOptions, spec_of
 from basis_protocol.base import Empty
 from basis_protocol.sessions import (
     Bounds,
@@ -82,15 +83,30 @@ async def session_history(services: Services, client: Client, params: SessionHis
 
 async def prompt(services: Services, client: Client, params: SessionPromptParams) -> SessionPromptResult:
     if params.output is not None:
-        raise InvalidParams("output: typed answers are not served yet", field="output")
+        _check_output(params)
     message = message_of(params.input)
     live = await services.hub.get(params.session_id)
     return await live.turns.submit(
         message,
         by=client.actor,
-        options=PromptOptions(bounds=params.bounds or Bounds(), unattended=params.unattended or Unattended()),
+        options=PromptOptions(
+            bounds=params.bounds or Bounds(),
+            unattended=params.unattended or Unattended(),
+            output=params.output,
+        ),
         when_busy=params.when_busy,
     )
+
+
+def _check_output(params: SessionPromptParams) -> None:
+    """Raises `InvalidParams` for a typed answer that can't be given."""
+    if params.when_busy == "steer":
+        raise InvalidParams("output: what steers a turn can't ask for an answer of its own", field="output")
+    assert params.output is not None
+    try:
+        spec_of(params.output)
+    except InvalidOutputSpec as error:
+        raise InvalidParams(f"output: {error}", field="output", hint=error.hint) from None
 
 
 HANDLERS = {

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
-from basis_client.errors import CONNECTION_LOST, ClientError
+from basis_client.errors import CONNECTION_LOST, ClientError, fields_of
 from basisctl.attending import Attendance
 from basisctl.opening import Usage, directory, find_session
 from basisctl.screen import OutputGone
@@ -24,11 +25,12 @@ NOBODY_THERE = "nobody was at the terminal to be asked"
 def main(args: Namespace) -> int:
     is_stdin_taken = args.prompt == ["-"]
     prompt = _read_prompt(args)
+    schema = _read_schema(args)
     workspace = directory(args)
     with Signals() as signals:
         attendance = Attendance(args, signals=signals, workspace=workspace, is_stdin_taken=is_stdin_taken)
         try:
-            return _Run(args, attendance, signals, prompt).main()
+            return _Run(args, attendance, signals, prompt, schema).main()
         except OutputGone:
             attendance.screen.line("the output has no reader any more; the session goes on: basisctl attach")
             raise
@@ -52,12 +54,33 @@ def _read_prompt(args: Namespace) -> str:
     return text
 
 
+def _read_schema(args: Namespace) -> dict[str, Any] | None:
+    """The schema the answer is to have. Raises `Usage` for a file that holds none."""
+    if args.schema is None:
+        return None
+    if args.json:
+        raise Usage("--schema prints JSON already", "leave one of --schema and --json out")
+    try:
+        with open(args.schema, encoding="utf-8") as file:
+            schema = json.load(file)
+    except OSError as error:
+        raise Usage(f"can't read {args.schema}: {error.strerror}") from None
+    except ValueError as error:
+        raise Usage(f"{args.schema} is not JSON: {error}") from None
+    if not isinstance(schema, dict):
+        raise Usage(f"{args.schema} holds no JSON schema", "a schema is an object")
+    return fields_of(schema)
+
+
 class _Run:
-    def __init__(self, args: Namespace, attendance: Attendance, signals: Signals, prompt: str) -> None:
+    def __init__(
+        self, args: Namespace, attendance: Attendance, signals: Signals, prompt: str, schema: dict[str, Any] | None
+    ) -> None:
         self._args = args
         self._attendance = attendance
         self._signals = signals
         self._prompt = prompt
+        self._schema = schema
 
     def main(self) -> int:
         connection = self._attendance.connect()
@@ -69,6 +92,8 @@ class _Run:
         self._signals.has_something_to_cancel = True
         turn_id = self._submit(follower, watching)
         ended = watching.until_finished(turn_id)
+        if self._schema is not None and ended.status == "ok":
+            self._print_output(follower, turn_id)
         follower.connection.close()
         return self._attendance.conclude(ended, session_id)
 
@@ -110,6 +135,10 @@ class _Run:
             return None
         return watching.find_turn_by(self._attendance.client_id)
 
+    def _print_output(self, follower: Follower, turn_id: str) -> None:
+        outcome = follower.request("basis/turn/wait", {"sessionId": follower.session_id, "turnId": turn_id})
+        self._attendance.screen.answer(json.dumps(outcome.get("output"), indent=2) + "\n")
+
     def _new_params(self) -> dict[str, Any]:
         return {"workspace": self._attendance.workspace, "config": self._config()}
 
@@ -134,6 +163,18 @@ class _Run:
         params: dict[str, Any] = {"sessionId": session_id, "input": [{"type": "text", "text": self._prompt}]}
         if given:
             params["bounds"] = given
+        if self._schema is not None:
+            params["output"] = _output_request(self._schema)
         if not self._attendance.has_person:
             params["unattended"] = {"policy": "deny", "reason": NOBODY_THERE}
         return params
+
+
+def _output_request(schema: dict[str, Any]) -> dict[str, Any]:
+    """Ask for an answer of this schema from an agent that may work for it first."""
+    return {
+        "name": str(schema.get("title") or "answer"),
+        "description": str(schema.get("description") or "The answer, as the schema describes it."),
+        "schema": schema,
+        "keepsTools": True,
+    }
