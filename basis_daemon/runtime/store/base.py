@@ -42,6 +42,7 @@ class AgentRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     usage: Usage = Usage()
     config: dict[str, Any] = {}
     extra: dict[str, Any] = {}
+    """Fields of the file that this version doesn't know; written back as they were (AG-1)."""
 
 
 # --- records of the log ----------------------------------------------------------------------------------------------

@@ -47,17 +47,30 @@ class _Versioned(msgspec.Struct):
     schema: int
 
 
+class _RawAgentFile(msgspec.Struct):
+    record: dict[str, Any]
+
+
+_KNOWN = frozenset(AgentRecord.__struct_fields__)
+
+
 LogLine = AnyLogRecord | list[AnyLogRecord]
 
 _encoder = msgspec.json.Encoder()
 _agent_files = msgspec.json.Decoder(AgentFile)
+_raw_files = msgspec.json.Decoder(_RawAgentFile)
 _headers = msgspec.json.Decoder(LogHeader)
 _lines: msgspec.json.Decoder[LogLine] = msgspec.json.Decoder(LogLine)
 _versions = msgspec.json.Decoder(_Versioned)
 
 
 def encode_agent(record: AgentRecord, saved_ns: int) -> bytes:
-    return _encode(AgentFile(SCHEMA, record, saved_ns)) + b"\n"
+    """The file's content, with what a newer version of the same schema had added to the record (AG-1)."""
+    file: object = AgentFile(SCHEMA, record, saved_ns)
+    if record.extra:
+        known = msgspec.to_builtins(msgspec.structs.replace(record, extra={}))
+        file = {"schema": SCHEMA, "record": {**record.extra, **known}, "saved_ns": saved_ns}
+    return _encode(file) + b"\n"
 
 
 def decode_agent(data: bytes, path: str) -> AgentFile:
@@ -69,6 +82,9 @@ def decode_agent(data: bytes, path: str) -> AgentFile:
         raise _corrupt(path, error) from error
     if file.schema > SCHEMA:
         raise NewerSchema(path, file.schema)
+    extra = {name: value for name, value in _decode(data, _raw_files).record.items() if name not in _KNOWN}
+    if extra:
+        file = msgspec.structs.replace(file, record=msgspec.structs.replace(file.record, extra=extra))
     return file
 
 
