@@ -12,11 +12,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format gen bench wheel pin clean editors-test-tools
+.PHONY: help install demo test coverage check format gen bench wheel pin clean editors-test-tools
 
 help:
 	@echo 'make demo     one prompt end to end, with no key and no server'
 	@echo 'make test     every test'
+	@echo 'make coverage the tests of the agent runtime, and how much of it they reach'
 	@echo 'make check    format, lint, types, layers, generated files'
 	@echo 'make format   let ruff rewrite what it can'
 	@echo 'make gen      write what is generated from the protocol'
@@ -32,6 +33,12 @@ demo: $(POCKET)/installed
 
 test: $(POCKET)/installed
 	$(BIN)/pytest $(ARGS)
+
+COVERING := tests/runtime tests/contract tests/workspace
+coverage: $(POCKET)/installed
+	@mkdir -p build
+	$(BIN)/coverage run -m pytest $(COVERING) $(ARGS)
+	$(BIN)/coverage report
 
 check: $(INSTALLED) $(NODE)
 	$(BIN)/ruff format --check .
