@@ -4,15 +4,12 @@ Owns the values; presets are in `registry.py`. Sends nothing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 from basis_daemon.redact import Secret
-from basis_daemon.runtime.messages import Image
-from basis_daemon.runtime.providers.base import Request
 from basis_daemon.runtime.providers.endpoint import origin
-from basis_daemon.runtime.providers.errors import UnsupportedCapability
 
 WireName = Literal["responses", "chat_completions", "anthropic_messages", "gemini_generate_content"]
 WireChoice = WireName | Literal["auto"]
@@ -75,7 +72,14 @@ class ProviderDefinition:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     retry: RetryPolicy = RetryPolicy()
     idle_timeout_s: float = 300.0
-    """Silence on a stream after which it counts as dead (PV-18)."""
+    """Silence on a stream after which it counts as dead, over HTTP and websocket alike (PV-18)."""
+    websocket_connect_timeout_s: float = 15.0
+    websocket_lifetime_s: float = 3300.0
+    """Age after which a websocket is not used for another request; OpenAI ends them after an hour (PV-38)."""
+    keeps_responses: bool = False
+    """Whether a request can continue an earlier response by its id. Compatible endpoints get everything (PR-4)."""
+    continues_over_http: bool = True
+    """Whether `hybrid` requests over HTTP do so; see `without_hybrid_http_previous_response_id`."""
     max_concurrent: int = 32
     """Requests of one key that may be under way at once; more wait their turn (`governor.py`)."""
     allow_plaintext: bool = False
@@ -91,6 +95,11 @@ class ProviderDefinition:
         as_written = [part.partition("=")[2] for part in written.split("&")]
         meant = [value for _, value in parse_qsl(written)]
         return [Secret(value) for value in (*as_written, *meant, *self.query.values(), *self.headers.values())]
+
+    def without_hybrid_http_previous_response_id(self) -> "ProviderDefinition":
+        """The same for an endpoint known to refuse `previous_response_id` over HTTP, so that no request finds out
+        (PV-32)."""
+        return replace(self, continues_over_http=False)
 
     @property
     def identity(self) -> str:
@@ -125,18 +134,3 @@ class StaticCredentials:
 
     async def credentials(self) -> Credentials:
         return Credentials(key=self.key)
-
-
-def require(definition: ProviderDefinition, request: Request) -> None:
-    """Raise `UnsupportedCapability` if `request` needs what the provider can't do (PV-3)."""
-    able = definition.capabilities
-    if request.tools and not able.tool_calls:
-        raise _unsupported(definition, "tools")
-    if request.effort is not None and not able.reasoning_effort:
-        raise _unsupported(definition, "a reasoning effort")
-    if not able.images and any(isinstance(block, Image) for message in request.messages for block in message.content):
-        raise _unsupported(definition, "images")
-
-
-def _unsupported(definition: ProviderDefinition, what: str) -> UnsupportedCapability:
-    return UnsupportedCapability(f"{definition.label} ({definition.id}) can't be given {what}")

@@ -94,6 +94,14 @@ class RetryableError(ProviderError):
     transient = True
 
 
+class SocketEnded(RetryableError):
+    """A websocket could not be opened, or ended ahead of the first event: nothing ran (PV-38)."""
+
+    @property
+    def asks_for_pause(self) -> bool:
+        return False  # it says nothing about the requests of others
+
+
 class HttpError(ProviderError):
     """An error status. 408, 429 and 5xx are transient."""
 

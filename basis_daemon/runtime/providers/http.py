@@ -6,7 +6,7 @@ what the bytes mean is the wires'; what failures mean is `failures.py`.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,7 @@ JSON_TIMEOUT_S = 30.0
 """Seconds of silence after which a request for a JSON document is given up."""
 DRAIN_S = 0.5
 """Seconds a finished answer's HTTP body gets to end, so that its connection can be used again."""
+SWITCHING_PROTOCOLS = 101
 KEEP_ALIVE_S = 60.0
 """Seconds an idle connection is kept: a tool's run usually fits, so the next round needs no TLS handshake."""
 
@@ -55,6 +56,9 @@ class Call:
     target: Target
     body: bytes | None = None
     idle_timeout_s: float = JSON_TIMEOUT_S
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
+    on_headers: Callable[[Mapping[str, str]], None] | None = None
+    """Told the headers of an answer that is no error, ahead of its body."""
 
 
 class HttpPool:
@@ -169,6 +173,19 @@ async def open_stream(pool: HttpPool, call: Call) -> AsyncGenerator[AsyncIterato
             yield chunks
 
 
+@asynccontextmanager
+async def open_upgrade(pool: HttpPool, call: Call) -> AsyncGenerator["httpcore2.AsyncNetworkStream"]:
+    """Ask for another protocol on a connection of its own and give the bare connection; leaving closes it.
+
+    Raises `ProviderError` kinds, also when the server answers in HTTP after all. What goes wrong on the connection
+    afterwards is `httpcore2`'s own.
+    """
+    async with _answer(pool, call) as response:
+        if response.status_code != SWITCHING_PROTOCOLS:
+            raise _no_stream(call.target, await _bounded_body(response, ERROR_BODY_BYTES))
+        yield response.extensions["network_stream"]
+
+
 async def fetch_json(pool: HttpPool, call: Call) -> bytes:
     """Send `call` and return the whole body of its answer. Raises `ProviderError` kinds."""
     async with _answer(pool, call) as response:
@@ -194,7 +211,7 @@ async def _answer(pool: HttpPool, call: Call) -> AsyncGenerator["httpx2.Response
     client = await pool.client(route)
     import httpx2
 
-    timeout = httpx2.Timeout(call.idle_timeout_s, connect=CONNECT_TIMEOUT_S, pool=None)
+    timeout = httpx2.Timeout(call.idle_timeout_s, connect=call.connect_timeout_s, pool=None)
     try:
         request = client.build_request(
             call.method,
@@ -206,8 +223,10 @@ async def _answer(pool: HttpPool, call: Call) -> AsyncGenerator["httpx2.Response
         )
         response = await client.send(request, stream=True)
         try:
-            if not response.is_success:
+            if not response.is_success and response.status_code != SWITCHING_PROTOCOLS:
                 raise await _failure(call.target, response)
+            if call.on_headers is not None:
+                call.on_headers(response.headers)
             yield response
         finally:
             await response.aclose()
