@@ -226,7 +226,9 @@ class Agent:
             del self.outcomes[next(iter(self.outcomes))]
         if outcome.status != "error":
             self.resumable = None
-        self._touch(turns=self.record.turns + 1, usage=self.record.usage + outcome.usage)
+        # What failed or was taken back is not a turn of the conversation; what it cost was spent all the same (SE-4).
+        turns = self.record.turns + (outcome.status == "ok")
+        self._touch(turns=turns, usage=self.record.usage + outcome.usage)
 
     def change(self, **fields: Any) -> None:
         """Replace fields of the record (name, model, effort, …) and save it if the conversation exists on disk."""
