@@ -2,7 +2,7 @@
 
 BasisError
 ├── UsageError                  the caller passed something it must not; nothing happened
-│   └── EmptyPrompt, InvalidInput, Busy, StaleTurn, NoSuchTurn, NothingToResume, BudgetExhausted
+│   └── EmptyPrompt, InvalidInput, Busy, StaleTurn, NoSuchTurn, NothingToResume, BudgetExhausted, …
 ├── NoSuchSession, WorkspaceMismatch, WorkspaceClosed, SessionRulesNotCleared
 ├── StoreError                  LegacyStore, CorruptStore, LeaseUnavailable
 ├── ContextError                WorkspaceMissing, WorkspaceNotADirectory, WorkspaceUnresolvable, ContextUnreadable
@@ -110,6 +110,20 @@ class WorkspaceMismatch(BasisError):
         self.agent_id = agent_id
         self.workspace = workspace
         self.agent_workspace = agent_workspace
+
+
+class ResolvedModelProviderMismatch(UsageError):
+    """PR-10: the model is another provider's than the conversation's. Nothing has changed."""
+
+    kind = "model_provider_mismatch"
+
+    def __init__(self, model: str, provider: str, own: str) -> None:
+        super().__init__(
+            f"the model {model} is one of {provider}, but this conversation is held with {own}",
+            hint=f"choose a model of {own}, or begin a conversation with {provider}",
+        )
+        self.model = model
+        self.provider = provider
 
 
 class WorkspaceClosed(BasisError):

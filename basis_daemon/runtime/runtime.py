@@ -15,20 +15,23 @@ from typing import Literal, Self
 
 import msgspec
 
+from basis_daemon.errors import ProviderNotFound
 from basis_daemon.processes import Executor, LocalExecutor
 from basis_daemon.redact import Secret
 from basis_daemon.runtime.agent import Agent
 from basis_daemon.runtime.permissions import SessionAnswers
-from basis_daemon.runtime.providers.base import Provider
+from basis_daemon.runtime.providers.base import ModelInfo, Provider
+from basis_daemon.runtime.providers.definition import WireName
 from basis_daemon.runtime.providers.registry import ProviderRegistry
 from basis_daemon.runtime.providers.rehearsal import RehearsalProvider
+from basis_daemon.runtime.providers.selection import NEWEST_AVAILABLE, ModelSelector, select
 from basis_daemon.runtime.sessions import Session, SessionOptions
 from basis_daemon.runtime.store.base import AgentRecord, Store
 from basis_daemon.runtime.store.files import FileStore
 from basis_daemon.runtime.store.results import ResultStore
 from basis_daemon.runtime.store.volatile import VolatileStore
 from basis_daemon.runtime.subagents import SessionNursery
-from basis_daemon.runtime.tool_calls import ToolHost
+from basis_daemon.runtime.tool_host import ToolHost
 from basis_daemon.runtime.tools.base import Tool
 from basis_daemon.runtime.tools.builtin import split_file_tools
 from basis_daemon.runtime.tools.ledger import ReadLedger
@@ -47,7 +50,7 @@ class ProviderSettings:
     provider: str | None = None
     api_key: Secret | None = None
     base_url: str | None = None
-    wire: Literal["chat_completions", "responses"] | None = None
+    wire: WireName | None = None
     model: str | None = None
 
 
@@ -124,6 +127,14 @@ class Runtime:
     def _nursery(self, parent: Session) -> SessionNursery:
         return SessionNursery(parent, create=self._create, provider=self.providers.by_id, forget=self.store.forget)
 
+    async def resolve_model(self, provider: str, selector: ModelSelector = NEWEST_AVAILABLE) -> ModelInfo:
+        """The model meant at the provider of that id (RT-29, RT-30). Raises `ProviderNotFound` ahead of all traffic
+        (RT-31), and as `select` does."""
+        found = self.providers.by_id(provider)
+        if found is None:
+            raise ProviderNotFound(f"this runtime has no provider {provider!r}", hint="register it, or name another")
+        return await select(found, selector)
+
     async def aclose(self) -> None:
         """End what the runtime itself owns: connections, what commands have left running, and the store's thread once
         everything is synced. Idempotent. Sessions are closed by who made them."""
@@ -164,7 +175,7 @@ class RuntimeBuilder:
         """A compatible endpoint."""
         return replace(self, settings=replace(self.settings, base_url=url))
 
-    def with_wire(self, wire: Literal["chat_completions", "responses"]) -> "RuntimeBuilder":
+    def with_wire(self, wire: WireName) -> "RuntimeBuilder":
         """The wire a base URL is spoken to in; `chat_completions` unless said."""
         return replace(self, settings=replace(self.settings, wire=wire))
 

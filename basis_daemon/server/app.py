@@ -36,6 +36,7 @@ from basis_daemon.server.work import Work
 from basis_daemon.server.workspaces import Workspaces
 from basis_daemon.workspace.credential_store import CredentialStore
 from basis_daemon.workspace.credentials import credentials_of
+from basis_daemon.workspace.model_catalogue import ModelCatalogue
 from basis_protocol.lifecycle import DaemonInfo
 
 log = logging.getLogger(__name__)
@@ -113,6 +114,7 @@ class Daemon:
 
     def _build(self, work: Work) -> Services:
         paths, announcer, documents, runtime = self._paths, Announcer(), Documents(), RuntimeSource(self._build_runtime)
+        catalogue = ModelCatalogue()
         workspaces = Workspaces(
             runtime.get,
             work=work,
@@ -121,6 +123,7 @@ class Daemon:
             overlay=documents.overlay,
             credentials=self._credentials,
             fallback=credentials_of(os.environ),
+            catalogue=catalogue,
         )
         hub = Hub(
             runtime=runtime,
@@ -140,6 +143,7 @@ class Daemon:
             announcer=announcer,
             documents=documents,
             credentials=self._credentials,
+            catalogue=catalogue,
             client_count=lambda: len(self._listener.connections),
             stop=lambda mode: self._request_stop(hub, mode),
         )

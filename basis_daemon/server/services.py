@@ -11,6 +11,7 @@ from basis_daemon.server.hub import Hub
 from basis_daemon.server.runtime_source import RuntimeSource
 from basis_daemon.server.workspaces import Workspaces
 from basis_daemon.workspace.credential_store import CredentialStore
+from basis_daemon.workspace.model_catalogue import ModelCatalogue
 from basis_protocol.lifecycle import DaemonInfo
 
 
@@ -27,6 +28,7 @@ class Services:
     announcer: Announcer
     documents: Documents
     credentials: CredentialStore
+    catalogue: ModelCatalogue
     client_count: Callable[[], int]
     stop: Callable[[str], None]
     drafts: Drafts = field(default_factory=Drafts)

@@ -185,6 +185,7 @@ class LiveSession:
             messages=record.messages or len(self.run.transcript),
             created_at=record.created_at or self._created_at,
             ephemeral=self.is_ephemeral,
+            models=self.run.known_models,
         )
 
     def summary(self) -> SessionSummary:

@@ -5,6 +5,7 @@ conversation: a session that was set to `never` or `always` must not forget it w
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,9 +30,11 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     mode: str = "prompt"
 
 
-def options(record: AgentRecord, mode: str) -> list[ConfigOption]:
-    """The options of a session with their present values."""
-    models = [record.model] if record.model else []
+def options(record: AgentRecord, mode: str, known: Sequence[ModelInfo] = ()) -> list[ConfigOption]:
+    """The options of a session with their present values. `known` are the models its provider has told of by now; a
+    model may be set whether or not it is among them (PR-10)."""
+    own = [ModelInfo(record.model, record.provider)] if record.model else []
+    models = {model.id: model for model in (*own, *known)}
     return [
         ConfigOption(
             option="mode",
@@ -45,7 +48,7 @@ def options(record: AgentRecord, mode: str) -> list[ConfigOption]:
             category="model",
             label="Model",
             value=record.model,
-            choices=[ConfigChoice(value=each, label=each) for each in models],
+            choices=[ConfigChoice(value=id, label=model.display_name or id) for id, model in models.items()],
         ),
         ConfigOption(
             option="effort",
@@ -67,7 +70,7 @@ def apply(run: PreparedRun, option: str, value: str) -> None:
         case "model":
             if not value.strip():
                 raise InvalidParams("value: a model has a name", field="value")
-            run.set_model(ModelInfo(value, run.record.provider))
+            run.set_model(value.strip())
         case "effort":
             run.set_effort(_effort(value))
         case _:

@@ -1,5 +1,8 @@
 """A conversation as clients are shown it, from its record and its run. Keeps nothing, changes nothing."""
 
+from collections.abc import Sequence
+
+from basis_daemon.runtime.providers.base import ModelInfo
 from basis_daemon.runtime.store.base import AgentRecord, PromptAccepted
 from basis_daemon.server import session_config
 from basis_daemon.server.clock import timestamp
@@ -30,6 +33,7 @@ def info_of(
     messages: int | None = None,
     created_at: float | None = None,
     ephemeral: bool = False,
+    models: Sequence[ModelInfo] = (),
 ) -> SessionInfo:
     """A conversation as lists show it, live or not."""
     created = created_at if created_at is not None else record.created_at
@@ -44,7 +48,7 @@ def info_of(
         messages=record.messages if messages is None else messages,
         provider=record.provider or None,
         model=record.model or None,
-        config=session_config.options(record, mode),
+        config=session_config.options(record, mode, models),
         usage=record.usage,
         pending_asks=pending_asks,
         parent=record.parent,

@@ -19,6 +19,7 @@ from basis_daemon.workspace.builder import WorkspaceBuilder
 from basis_daemon.workspace.credential_store import CredentialStore
 from basis_daemon.workspace.credentials import Keychain
 from basis_daemon.workspace.discovery import canonical_root, resolved_or_given
+from basis_daemon.workspace.model_catalogue import ModelCatalogue
 from basis_daemon.workspace.workspace import Workspace
 from basis_protocol.lifecycle import WorkspaceSummary
 
@@ -41,8 +42,10 @@ class Workspaces:
         overlay: Callable[[Path], str | None],
         credentials: CredentialStore | None = None,
         fallback: Mapping[str, str] | None = None,
+        catalogue: ModelCatalogue | None = None,
     ) -> None:
-        """`credentials` are the keys a person has stored, `fallback` the ones of this process's own environment."""
+        """`credentials` are the keys a person has stored, `fallback` the ones of this process's own environment;
+        `catalogue` keeps what providers tell of their models."""
         self._runtime = runtime
         self._work = work
         self._announcer = announcer
@@ -50,6 +53,7 @@ class Workspaces:
         self._overlay = overlay
         self._credentials = credentials
         self._fallback = fallback
+        self._catalogue = catalogue or ModelCatalogue()
         self._senders: dict[str, str | None] = {}
         self._current: dict[str, Workspace] = {}
         self._snapshots: dict[str, Mapping[str, str] | None] = {}
@@ -148,6 +152,7 @@ class Workspaces:
                 .with_credentials(self._credentials, fallback=self._fallback)
                 .with_socket(self._socket)
                 .with_overlay(self._overlay)
+                .with_catalogue(self._catalogue)
             )
             opening.set_result(await self._adopt(await builder.open(), snapshot, sender))
         except asyncio.CancelledError:

@@ -19,6 +19,7 @@ from basis_daemon.errors import ProviderSetupError
 from basis_daemon.paths import config_dir
 from basis_daemon.redact import Secret
 from basis_daemon.runtime.policy import RuntimePolicy
+from basis_daemon.runtime.providers.definition import WireName
 from basis_daemon.runtime.runtime import ProviderSettings, Runtime, RuntimeBuilder
 from basis_daemon.runtime.tools.base import Tool
 from basis_daemon.workspace.agents_md import ContextConfig, WorkspaceContext, discover_context
@@ -32,6 +33,7 @@ from basis_daemon.workspace.environment import command_environment, minimal_envi
 from basis_daemon.workspace.host_tools import held
 from basis_daemon.workspace.local_servers import LocalServers
 from basis_daemon.workspace.minting import Opened
+from basis_daemon.workspace.model_catalogue import ModelCatalogue
 from basis_daemon.workspace.prompt import Append, SystemPrompt, system_prompt
 from basis_daemon.workspace.provider_names import provider_id
 from basis_daemon.workspace.roster import ToolRoster
@@ -63,6 +65,7 @@ class WorkspaceBuilder:
     tools: tuple[Tool, ...] = ()
     socket: str | None = None
     models_dir: Path | None = None
+    catalogue: ModelCatalogue | None = None
     overlay: Callable[[Path], str | None] = lambda path: None
 
     def __repr__(self) -> str:
@@ -121,7 +124,7 @@ class WorkspaceBuilder:
         *,
         api_key: str | None = None,
         base_url: str | None = None,
-        wire: Literal["chat_completions", "responses"] | None = None,
+        wire: WireName | None = None,
     ) -> "WorkspaceBuilder":
         """Use this provider, whatever the runtime and the files say; also the id of an instance the runtime was given.
         What is not said here is looked up as usual."""
@@ -147,6 +150,10 @@ class WorkspaceBuilder:
     def with_models_dir(self, directory: Path) -> "WorkspaceBuilder":
         """Where `basisctl pocket install` puts models; by default `<data>/models`."""
         return replace(self, models_dir=directory)
+
+    def with_catalogue(self, catalogue: ModelCatalogue) -> "WorkspaceBuilder":
+        """Share what providers tell of their models with other workspaces; by default each keeps its own."""
+        return replace(self, catalogue=catalogue)
 
     def with_overlay(self, overlay: Callable[[Path], str | None]) -> "WorkspaceBuilder":
         """Where unsaved text of a file is asked for, by canonical path; tools read it instead of the disk's."""
@@ -188,7 +195,10 @@ class WorkspaceBuilder:
         """Resolve the provider and register what the workspace adds (OP-1 steps 6 to 9)."""
         root, config = found.root, found.config
         keychain = Keychain(found.snapshot, self.sender, self.credentials, self.fallback)
-        connection, notices = await connect(runtime, self.settings, config, keychain, models_dir=self.models_dir)
+        catalogue = self.catalogue or ModelCatalogue()
+        connection, notices = await connect(
+            runtime, self.settings, config, keychain, models_dir=self.models_dir, catalogue=catalogue
+        )
         if connection.is_local:
             with suppress(ProviderSetupError):  # a turn will say so
                 await connection.resolve()
@@ -209,19 +219,22 @@ class WorkspaceBuilder:
             overlay=self.overlay,
             servers=LocalServers(found.snapshot),
             keychain=keychain,
-            connect_to=partial(self._connect_to, runtime, config, keychain),
+            catalogue=catalogue,
+            connect_to=partial(self._connect_to, runtime, config, keychain, catalogue),
             holds=undo,
         )
 
     async def _connect_to(
-        self, runtime: Runtime, config: Config, keychain: Keychain, provider: str
+        self, runtime: Runtime, config: Config, keychain: Keychain, catalogue: ModelCatalogue, provider: str
     ) -> tuple[Connection, list[str]]:
         """The way to `provider` with this workspace's credentials. A configured model or base URL belongs to the
         configured one."""
         if config.provider is None or provider_id(config.provider.value) != provider_id(provider):
-            config = replace(config, model=None, base_url=None if config.provider else config.base_url, provider=None)
+            if config.provider is not None:
+                config = replace(config, base_url=None, wire=None)
+            config = replace(config, model=None, provider=None)
         settings = ProviderSettings(provider=provider)
-        return await connect(runtime, settings, config, keychain, models_dir=self.models_dir)
+        return await connect(runtime, settings, config, keychain, models_dir=self.models_dir, catalogue=catalogue)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What config.json says about a workspace: provider, model, effort and base URL, and which file said so.
+"""What config.json says about a workspace: provider, model, effort, base URL and wire, and which file said so.
 
 Owns the layering of the workspace's file over the global one (workspace.md 2.8). One file is read by `config_file.py`;
 what a provider name means is `provider_names.py`'s.
@@ -11,6 +11,7 @@ from typing import Generic, TypeVar, cast, get_args
 
 from basis_daemon.errors import InvalidBaseUrl, UnknownProvider
 from basis_daemon.runtime.providers.base import Effort
+from basis_daemon.runtime.providers.definition import WireName
 from basis_daemon.runtime.providers.endpoint import normalise_base_url
 from basis_daemon.workspace.config_file import ConfigFile
 from basis_daemon.workspace.discovery import GLOBAL, WORKSPACE, Source, distinct
@@ -20,6 +21,7 @@ from basis_protocol.events import ContextFile
 WORKSPACE_FILE = ".basis/config.json"
 GLOBAL_FILE = "config.json"
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
+WIRES: tuple[WireName, ...] = get_args(WireName)
 
 _T = TypeVar("_T")
 
@@ -44,12 +46,14 @@ class Config:
     model: Setting[str] | None = None
     effort: Setting[Effort] | None = None
     base_url: Setting[str] | None = None
+    wire: Setting[WireName] | None = None
+    """What the base URL speaks."""
     files: tuple[ContextFile, ...] = ()
     """The files that were read, most specific first."""
 
     @property
     def is_empty(self) -> bool:
-        return not (self.provider or self.model or self.effort or self.base_url or self.files)
+        return not (self.provider or self.model or self.effort or self.base_url or self.wire or self.files)
 
     def model_selector(self) -> str | None:
         """The model id asked for, or `None` for the newest one."""
@@ -57,7 +61,13 @@ class Config:
 
     def settings(self) -> dict[str, Setting[str]]:
         """The fields that are set, by key, for reports (CF-8)."""
-        fields = {"provider": self.provider, "model": self.model, "effort": self.effort, "base_url": self.base_url}
+        fields = {
+            "provider": self.provider,
+            "model": self.model,
+            "effort": self.effort,
+            "base_url": self.base_url,
+            "wire": self.wire,
+        }
         return {key: cast("Setting[str]", setting) for key, setting in fields.items() if setting}
 
 
@@ -78,12 +88,14 @@ def layered(files: list[ConfigFile]) -> Config:
     """One `Config` out of files given most specific first."""
     provider = model = base_url = None
     effort: Setting[Effort] | None = None
+    wire: Setting[WireName] | None = None
     for file in reversed(files):
         provider = _provider(file) or provider
         model = _text(file, "model") or model
         effort = _effort(file) or effort
         base_url = _base_url(file) or base_url
-    return Config(provider, model, effort, base_url, tuple(file.source.report() for file in files))
+        wire = _wire(file) or wire
+    return Config(provider, model, effort, base_url, wire, tuple(file.source.report() for file in files))
 
 
 def _is_there(path: Path) -> bool:
@@ -119,6 +131,16 @@ def _effort(file: ConfigFile) -> Setting[Effort] | None:
     if setting.value not in EFFORTS:
         raise file.invalid(file.entries["effort"], f"must be one of {', '.join(EFFORTS)}")
     return Setting(setting.value, setting.path, setting.scope)
+
+
+def _wire(file: ConfigFile) -> Setting[WireName] | None:
+    setting = _text(file, "wire")
+    if setting is None:
+        return None
+    for wire in WIRES:
+        if wire == setting.value:
+            return Setting(wire, setting.path, setting.scope)
+    raise file.invalid(file.entries["wire"], f"must be one of {', '.join(WIRES)}")
 
 
 def _base_url(file: ConfigFile) -> Setting[str] | None:

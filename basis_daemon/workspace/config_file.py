@@ -12,7 +12,7 @@ from basis_daemon.errors import ConfigError
 from basis_daemon.workspace.discovery import WORKSPACE, Source
 
 SCHEMA = 1
-KEYS = ("provider", "model", "effort", "base_url")
+KEYS = ("provider", "model", "effort", "base_url", "wire")
 """Everything a file may say. There is no key for a credential, ever (CF-1)."""
 
 _E = TypeVar("_E", bound=ConfigError)
@@ -118,11 +118,13 @@ class ConfigFile:
             raise self._error(ConfigUnsupportedSchema, f"its `schema` is not {SCHEMA}, the only one known", entry)
 
     def _check_keys(self, members: dict[str, Entry]) -> None:
-        base_url = members.get("base_url")
-        if base_url is not None and self.source.scope == WORKSPACE:
-            raise self._error(
-                WorkspaceBaseUrl, "`base_url` may not be set by a repository, only in the global config.json", base_url
-            )
+        for key in ("base_url", "wire"):
+            if key in members and self.source.scope == WORKSPACE:
+                raise self._error(
+                    WorkspaceBaseUrl,
+                    f"`{key}` may not be set by a repository, only in the global config.json",
+                    members[key],
+                )
         for entry in members.values():
             if entry.key not in KEYS and entry.key != "schema":
                 raise self._error(ConfigInvalid, f"there is an unknown key; known are schema, {', '.join(KEYS)}", entry)

@@ -19,6 +19,7 @@ from basis_daemon.runtime.runtime import ProviderSettings, Runtime
 from basis_daemon.workspace.config import Config
 from basis_daemon.workspace.connection import Connection, UnavailableProvider
 from basis_daemon.workspace.credentials import Keychain
+from basis_daemon.workspace.model_catalogue import ModelCatalogue
 from basis_daemon.workspace.provider_names import NAMES, POCKET
 from basis_daemon.workspace.providers import decide_provider
 from basis_protocol.address import NoDataDirectory, data_dir
@@ -31,6 +32,7 @@ async def connect(
     keychain: Keychain,
     *,
     models_dir: Path | None = None,
+    catalogue: ModelCatalogue | None = None,
 ) -> tuple[Connection, list[str]]:
     """The way to a model for a workspace whose host said `own`, and what the person should know about it.
 
@@ -41,7 +43,7 @@ async def connect(
     custom = settings.provider if settings.provider not in NAMES else None
     instance = runtime.providers.by_id(custom) if custom else None
     if instance is not None:
-        return Connection(instance, model=model), []
+        return Connection(instance, model=model, catalogue=catalogue), []
     try:
         has_pocket = partial(_is_installed, models_dir) if runtime.providers.by_id(POCKET) is None else lambda: True
         # In a thread: a key may be in a keyring, and the last thing asked is what lies in the directory of models.
@@ -54,7 +56,10 @@ async def connect(
         hint = f" To fix it, {error.hint}." if error.hint else ""
         notice = f"No model can be reached: {error}.{hint}"
         return Connection(UnavailableProvider(asked_for, error), model=model, error=error), [notice]
-    return Connection(provider, model=model, by_default=decision.by_default), decision.notices
+    connection = Connection(
+        provider, model=model, by_default=decision.by_default, credentials=choice.credentials, catalogue=catalogue
+    )
+    return connection, decision.notices
 
 
 def _merged(own: ProviderSettings, runtime: ProviderSettings) -> ProviderSettings:

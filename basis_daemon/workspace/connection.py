@@ -8,20 +8,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from basis_daemon.errors import BasisError, NoModelsAvailable, ProviderSetupError
+from basis_daemon.errors import BasisError, ProviderSetupError
 from basis_daemon.runtime.providers.base import Limits, ModelInfo, Provider, ProviderEvent, Request
+from basis_daemon.runtime.providers.definition import CredentialSource
+from basis_daemon.runtime.providers.selection import LISTING_TIMEOUT_S, newest, unlisted
+from basis_daemon.workspace.model_catalogue import ModelCatalogue, Reachable
 from basis_daemon.workspace.provider_names import EMBEDDED
-
-LISTING_TIMEOUT_S = 5.0
-"""Seconds a provider has to list its models. A person waits for it with their first prompt."""
-
-NAME_A_MODEL = 'name the model: "model" in config.json, or --model'
-
-
-class ModelsUnlisted(ProviderSetupError):
-    """RT-30: no model was named and the provider could not say which ones it has."""
-
-    kind = "models_unlisted"
 
 
 class UnavailableProvider:
@@ -67,9 +59,14 @@ class Connection:
         model: str | None,
         by_default: bool = False,
         error: ProviderSetupError | None = None,
+        credentials: CredentialSource | None = None,
+        catalogue: ModelCatalogue | None = None,
     ) -> None:
-        """`model` is the id somebody asked for. `error` is why `provider` can't be used, if it can't."""
+        """`model` is the id somebody asked for. `error` is why `provider` can't be used, if it can't. `credentials` is
+        where its key is from; `catalogue` is shared with others who list models."""
         self.provider = provider
+        self.reachable = Reachable(provider, credentials)
+        self._catalogue = catalogue or ModelCatalogue()
         self.by_default = by_default
         self.error = error
         self.failure: ProviderSetupError | None = None
@@ -81,8 +78,17 @@ class Connection:
 
     @property
     def model(self) -> ModelInfo | None:
-        """The model in use, as far as that is known without asking anybody."""
-        return self._model
+        """The model in use, with all that is known of it without asking anybody (RT-29)."""
+        return self._model and self.described(self._model.id)
+
+    def described(self, id: str) -> ModelInfo:
+        """What is known of one of the provider's models, whether or not it has ever told of it."""
+        return next((model for model in self.known_models if model.id == id), ModelInfo(id, self.provider.id))
+
+    @property
+    def known_models(self) -> tuple[ModelInfo, ...]:
+        """The provider's models, as far as it has been asked for them by now. Asks nobody."""
+        return self._catalogue.known(self.provider)
 
     @property
     def is_local(self) -> bool:
@@ -109,14 +115,11 @@ class Connection:
     async def _listed(self) -> list[ModelInfo]:
         try:
             async with asyncio.timeout(LISTING_TIMEOUT_S):
-                return await self.provider.list_models()
+                return await self._catalogue.models(self.reachable)
         except TimeoutError:
-            problem = f"it took longer than {LISTING_TIMEOUT_S:g} s"
+            raise unlisted(self.provider, f"it took longer than {LISTING_TIMEOUT_S:g} s") from None
         except BasisError as error:
-            problem = str(error)
-        raise ModelsUnlisted(
-            f"no model is named, and {self.provider.label} could not list its models: {problem}", hint=NAME_A_MODEL
-        )
+            raise unlisted(self.provider, str(error)) from error
 
 
 class AwaitingModel:
@@ -165,10 +168,3 @@ class AwaitingModel:
         model = await self._connection.resolve()
         async for event in self._inner.stream(replace(request, model=model.id)):
             yield event
-
-
-def newest(models: list[ModelInfo], provider: Provider) -> ModelInfo:
-    """The model listed last, unknown dates after all others, ties by id (RT-30). Raises `NoModelsAvailable`."""
-    if not models:
-        raise NoModelsAvailable(f"{provider.label} lists no models", hint=NAME_A_MODEL)
-    return min(models, key=lambda model: (model.created_at is None, -(model.created_at or 0), model.id))

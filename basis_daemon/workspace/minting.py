@@ -25,6 +25,7 @@ from basis_daemon.workspace.credentials import Keychain
 from basis_daemon.workspace.discovery import resolved_or_given
 from basis_daemon.workspace.environment import session_environment
 from basis_daemon.workspace.local_servers import LocalServers
+from basis_daemon.workspace.model_catalogue import ModelCatalogue
 from basis_daemon.workspace.provider_names import EMBEDDED
 from basis_daemon.workspace.providers import HOW_TO_CONNECT
 from basis_daemon.workspace.roster import ToolRoster
@@ -52,6 +53,7 @@ class Opened:
     overlay: Callable[[Path], str | None]
     servers: LocalServers
     keychain: Keychain
+    catalogue: ModelCatalogue
     connect_to: Callable[[str], Awaitable[tuple[Connection, list[str]]]]
     """The way to another provider from here, by its name, and what there is to say about it."""
     holds: AsyncExitStack

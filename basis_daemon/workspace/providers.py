@@ -84,7 +84,8 @@ def decide_provider(
         return Decision(ProviderChoice(provider.value, None, None, "auto", provider.source))
     base_url = _base_url(settings, config, keychain.environment)
     if base_url is not None:
-        return Decision(_endpoint(settings, provider, base_url, keychain))
+        wire = settings.wire or (config.wire.value if config.wire else None)
+        return Decision(_endpoint(settings, provider, base_url, wire, keychain))
     if provider is not None:
         return Decision(_named(settings, provider, keychain))
     if settings.api_key is not None:
@@ -128,7 +129,11 @@ def _base_url(settings: ProviderSettings, config: Config, environment: Mapping[s
 
 
 def _endpoint(
-    settings: ProviderSettings, provider: _Wanted | None, base_url: _Wanted, keychain: Keychain
+    settings: ProviderSettings,
+    provider: _Wanted | None,
+    base_url: _Wanted,
+    wire: WireChoice | None,
+    keychain: Keychain,
 ) -> ProviderChoice:
     """A compatible endpoint. No key of a provider's own, stored or in its variable, is ever sent to it (PR-2, PR-4)."""
     name = provider.value if provider else "openai"
@@ -142,9 +147,8 @@ def _endpoint(
             f"{' or '.join(COMPATIBLE_KEY_VARIABLES)}; for a server that wants no key, name the provider "
             f"{' or '.join(LOCAL_SERVERS)}",
         )
-    key = found.key if found else None
-    wire = settings.wire or endpoint_wire(name)
-    return ProviderChoice(name, key, base_url.value, wire, base_url.source, credentials=source)
+    key, spoken = found.key if found else None, wire or endpoint_wire(name)
+    return ProviderChoice(name, key, base_url.value, spoken, base_url.source, credentials=source)
 
 
 def endpoint_wire(provider: str) -> WireChoice:

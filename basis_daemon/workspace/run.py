@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
-from basis_daemon.errors import BasisError, NothingToResume, RunFailure, StoreError
+from basis_daemon.errors import BasisError, NothingToResume, ResolvedModelProviderMismatch, RunFailure, StoreError
 from basis_daemon.runtime.limits import TurnOptions
 from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.permissions import ApprovalAnswer, ApprovalRequest, Approver
@@ -41,6 +41,10 @@ class HeaderSource(Protocol):
         ...
 
     def header(self, run: "PreparedRun", turn_id: str, *, resumed: bool) -> RunStarted: ...
+
+    def known_models(self) -> tuple[ModelInfo, ...]:
+        """What the run's provider has told of its models by now. Asks nobody."""
+        ...
 
     async def remarks(self, run: "PreparedRun") -> list[str]:
         """What the person should be told right behind a turn's header: how a model can be had, if none was chosen."""
@@ -350,9 +354,19 @@ class PreparedRun:
         """Rename the conversation. Written at once if it exists on disk; counts as use."""
         self._session.agent.change(name=name)
 
-    def set_model(self, model: ModelInfo) -> None:
-        """Use another model of the same provider from the next turn on (PR-10). Ids are not checked."""
-        self._session.agent.change(model=model.id)
+    @property
+    def known_models(self) -> tuple[ModelInfo, ...]:
+        """The models its provider has told of by now, newest first; empty when it was not asked yet."""
+        return self._source.known_models()
+
+    def set_model(self, model: ModelInfo | str) -> None:
+        """Use another model of the same provider from the next turn on (PR-10). Ids are not checked.
+
+        Raises `ResolvedModelProviderMismatch`; then nothing has changed.
+        """
+        if isinstance(model, ModelInfo) and model.provider != self.record.provider:
+            raise ResolvedModelProviderMismatch(model.id, model.provider, self.record.provider)
+        self._session.agent.change(model=model if isinstance(model, str) else model.id)
 
     def pin_provider(self, name: str) -> None:
         """Remember that this conversation was asked to use a provider of its own, whatever its workspace's is."""

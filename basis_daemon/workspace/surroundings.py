@@ -13,6 +13,7 @@ from basis_daemon import __version__
 from basis_daemon.errors import BasisError, BudgetExhausted
 from basis_daemon.runtime.cancel import CancelSignal
 from basis_daemon.runtime.limits import TurnOptions
+from basis_daemon.runtime.providers.base import ModelInfo
 from basis_daemon.workspace.budget import BudgetPool
 from basis_daemon.workspace.connection import Connection
 from basis_daemon.workspace.run import PreparedRun
@@ -38,6 +39,10 @@ class RunSurroundings:
     def mode(self) -> str:
         """The session's mode now. A call judged before there is a run is refused."""
         return self.run.mode if self.run is not None else "never"
+
+    def known_models(self) -> tuple[ModelInfo, ...]:
+        """What the run's provider has told of its models by now."""
+        return self.connection.known_models
 
     def header(self, run: PreparedRun, turn_id: str, *, resumed: bool) -> RunStarted:
         """The first event of a turn of `run`."""

@@ -24,7 +24,9 @@ from basis_daemon.workspace.agents_md import WorkspaceContext
 from basis_daemon.workspace.config import Config
 from basis_daemon.workspace.credentials import Keychain
 from basis_daemon.workspace.minting import Opened
+from basis_daemon.workspace.model_catalogue import Listing
 from basis_daemon.workspace.provider_names import EMBEDDED
+from basis_daemon.workspace.reachable import listings
 from basis_daemon.workspace.run import PreparedRun
 from basis_daemon.workspace.spec import RunSpec
 from basis_protocol.events import ContextFile
@@ -179,6 +181,14 @@ class Workspace:
         A host may call this ahead of the first prompt, so that nobody waits for it then.
         """
         return await self._opened.connection.resolve()
+
+    async def reachable_models(self, *, only: str | None = None, refresh: bool = False) -> list[Listing]:
+        """The models of every provider within reach — its own, those it has keys of, local ones that run — or `only` of
+        one. Answers are kept for some minutes. What goes wrong stands in the listing."""
+        opened = self._opened
+        return await listings(
+            opened.catalogue, opened.runtime, opened.keychain, opened.connection, only=only, refresh=refresh
+        )
 
     async def list_models(self) -> list[ModelInfo]:
         """The models its provider offers, asked for with its own credentials. Raises `BasisError` kinds."""

@@ -23,7 +23,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PROVIDERS = ("openai", "openrouter", "ollama", "lmstudio", "pocket", "rehearsal")
+KEYED = ("anthropic", "openai", "gemini", "openrouter")
+LOCAL_SERVERS = ("ollama", "lmstudio")
+PROVIDERS = (*KEYED, *LOCAL_SERVERS, "pocket", "rehearsal")
+WIRES = ("chat_completions", "responses", "anthropic_messages", "gemini_generate_content")
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 MAX_DURATION_S = 4_294_967_295
 
@@ -208,6 +211,33 @@ def _connect(parser: ArgumentParser) -> None:
     parser.add_argument("provider", choices=PROVIDERS, metavar="PROVIDER", help="one of: " + " ".join(PROVIDERS))
     parser.add_argument("--model", metavar="ID", help="the provider's name of a model")
     parser.add_argument("--base-url", metavar="URL", help="of a compatible endpoint: https://host/v1")
+    parser.add_argument("--wire", choices=WIRES, metavar="WIRE", help="what it speaks: " + " ".join(WIRES))
+
+
+def _auth(parser: ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    login = actions.add_parser("login", help="store a key, asked for unseen or read from standard input")
+    login.add_argument(
+        "provider", nargs="?", choices=(*KEYED, *LOCAL_SERVERS), metavar="PROVIDER", help="whose key it is"
+    )
+    login.add_argument("--base-url", metavar="URL", help="the endpoint it belongs to; it is sent nowhere else")
+    login.add_argument("--no-verify", action="store_true", help="store it without trying it")
+    login.add_argument("--in-file", action="store_true", help="keep it in a private file, not in the keyring")
+    status = actions.add_parser("status", help="say where each key comes from")
+    logout = actions.add_parser("logout", help="forget a stored key")
+    logout.add_argument("provider", choices=(*KEYED, *LOCAL_SERVERS), metavar="PROVIDER", help="whose key it is")
+    logout.add_argument("--base-url", metavar="URL", help="the endpoint it belongs to")
+    for action in (login, status, logout):
+        _json(action, "one JSON object")
+        _no_start(action)
+
+
+def _models(parser: ArgumentParser) -> None:
+    parser.add_argument("--provider", choices=PROVIDERS, metavar="NAME", help="of this provider only")
+    parser.add_argument("--refresh", action="store_true", help="ask the providers again, whatever is known")
+    _directory(parser)
+    _json(parser, "one JSON object")
+    _no_start(parser)
 
 
 COMMANDS: dict[str, tuple[str, Callable[[ArgumentParser], None]]] = {
@@ -225,6 +255,8 @@ COMMANDS: dict[str, tuple[str, Callable[[ArgumentParser], None]]] = {
     "daemon": ("start, stop or look at the daemon", _daemon),
     "pocket": ("the small local model that needs no key", _pocket),
     "connect": ("choose the model provider for all workspaces", _connect),
+    "auth": ("store and forget keys, and see where each comes from", _auth),
+    "models": ("list the models that can be used", _models),
 }
 
 EPILOG = """\

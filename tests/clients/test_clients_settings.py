@@ -25,7 +25,7 @@ def test_provider_is_written_privately_and_the_key_is_named(config: Path, worksp
     assert stat.S_IMODE(config.parent.stat().st_mode) == 0o700
     assert os.listdir(config.parent) == ["config.json"]
     assert "workspaces now use openai, model m-1" in done.stderr
-    assert "next: export OPENAI_API_KEY=…" in done.stderr
+    assert "next: basisctl auth login openai (or export OPENAI_API_KEY=…)" in done.stderr
 
 
 def test_key_that_is_set_is_seen_and_not_shown(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,3 +74,52 @@ def test_file_that_is_not_understood_is_left_alone(text: str, config: Path, work
 def test_provider_without_a_key_says_so(workspace: Path) -> None:
     assert "ollama needs no key" in basisctl("connect", "ollama", cwd=workspace).stderr
     assert "basisctl pocket install" in basisctl("connect", "pocket", cwd=workspace).stderr
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "gemini", "openrouter"])
+def test_every_vendor_can_be_chosen(provider: str, config: Path, workspace: Path) -> None:
+    """PR-5, PR-7."""
+    done = basisctl("connect", provider, cwd=workspace)
+
+    assert done.returncode == 0 and json.loads(config.read_text())["provider"] == provider
+    assert f"basisctl auth login {provider}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://gw.example/v1",
+        "http://10.0.0.7:8000",
+        "http://localhost.example",
+        "https://user:word@gw.example",
+        "ftp://x",
+        "https://",
+    ],
+)
+def test_an_endpoint_no_key_may_travel_to_is_refused_at_once(url: str, config: Path, workspace: Path) -> None:
+    """PV-63, PR-3: when it is chosen, not with the first prompt; nothing is written."""
+    done = basisctl("connect", "openai", "--base-url", url, cwd=workspace)
+
+    assert done.returncode == 2 and not config.exists()
+    assert "next: " in done.stderr and "word" not in done.stderr.replace("password", "")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.2:8080/v1", "http://[::1]:1/", "http://localhost:1234"])
+def test_an_endpoint_on_this_machine_needs_no_encryption(url: str, workspace: Path) -> None:
+    assert basisctl("connect", "openai", "--base-url", url, cwd=workspace).returncode == 0
+
+
+def test_a_server_that_wants_no_key_may_be_anywhere(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless a key is set that would go there (PR-2, PV-63)."""
+    arguments = ("connect", "ollama", "--base-url", "http://10.0.0.7:11434")
+    assert basisctl(*arguments, cwd=workspace).returncode == 0
+    monkeypatch.setenv("BASIS_API_KEY", "x")
+    assert basisctl(*arguments, cwd=workspace).returncode == 2
+
+
+def test_the_wire_of_an_endpoint_is_kept_with_it(config: Path, workspace: Path) -> None:
+    """PR-4: an endpoint may speak any wire; another provider forgets it."""
+    basisctl("connect", "openai", "--base-url", "https://gw.example", "--wire", "anthropic_messages", cwd=workspace)
+    assert json.loads(config.read_text())["wire"] == "anthropic_messages"
+    basisctl("connect", "openrouter", cwd=workspace)
+    assert json.loads(config.read_text()) == {"schema": 1, "provider": "openrouter"}

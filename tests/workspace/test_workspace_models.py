@@ -8,9 +8,10 @@ import anyio
 import pytest
 
 from basis_daemon.errors import MissingCredential, NoModelsAvailable
+from basis_daemon.runtime.providers.selection import FailedToListModels
 from basis_daemon.runtime.runtime import Runtime
 from basis_daemon.workspace.builder import WorkspaceBuilder
-from basis_daemon.workspace.connection import ModelsUnlisted, UnavailableProvider
+from basis_daemon.workspace.connection import UnavailableProvider
 from basis_daemon.workspace.workspace import Workspace
 from basis_protocol.events import RunStarted
 from basis_protocol.pocket import ENGINE_MODULE, SMOLLM2
@@ -80,7 +81,7 @@ async def test_a_provider_that_cannot_list_its_models_fails_the_turn_with_a_way_
         async with await builder.open() as workspace:
             run = workspace.prepare()
             failed = await say(run, "One?")
-            with pytest.raises(ModelsUnlisted):
+            with pytest.raises(FailedToListModels):
                 await workspace.resolve_model()
             async with ModelServer(says("Two."), models=["late"], port=port):
                 told = await say(run, "Two?")
@@ -215,7 +216,7 @@ async def test_a_refused_key_is_told_without_the_key(tmp_path: Path) -> None:
             ModelServer(api_key="another") as server,
             await with_model_server(repo, server.base_url, tmp_path / "store", model=None).open() as workspace,
         ):
-            with pytest.raises(ModelsUnlisted) as caught:
+            with pytest.raises(FailedToListModels) as caught:
                 await workspace.resolve_model()
     error = caught.value
     assert CANARY not in f"{error} {error.hint} {error.details} {error.__cause__!r} {error.__context__!r}"

@@ -10,6 +10,15 @@ import os
 
 from basis_client.errors import fields_of
 from basisctl import exit_codes
+from basisctl.connecting import (
+    ENDPOINT_KEY_VARIABLES,
+    KEY_VARIABLES,
+    LOCAL_SERVERS,
+    SCHEMA,
+    config_path,
+    read_config,
+    require_safe_endpoint,
+)
 from basisctl.opening import Usage, open_running_daemon
 from basisctl.screen import Screen
 from basisctl.visible import one_line
@@ -20,64 +29,37 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-SCHEMA = 1
-
-KEY_VARIABLES = {
-    "openai": ("OPENAI_API_KEY",),
-    "openrouter": ("OPENROUTER_API_KEY",),
-}
-ENDPOINT_KEY_VARIABLES = ("BASIS_API_KEY", "OPENAI_API_KEY")
-"""The only keys that are ever sent to a base URL, in this order (PR-2)."""
+    from basis_client.blocking import Connection
 
 
 def main(args: Namespace) -> int:
-    path = os.path.join(_config_dir(os.environ), "config.json")
-    if args.base_url is not None and not args.base_url.startswith(("http://", "https://")):
-        raise Usage(f"--base-url {args.base_url!r} begins with neither http:// nor https://")
+    path = config_path(os.environ)
     if args.model is not None and not args.model.strip():
         raise Usage("--model is blank", "name a model, or leave it out")
-    before = _read(path)
+    before = read_config(path)
     after = _changed(before, args)
+    if after.get("base_url") and (args.provider not in LOCAL_SERVERS or os.environ.get("BASIS_API_KEY", "").strip()):
+        # At once, and not with the first prompt: a key would go there.
+        require_safe_endpoint(str(after["base_url"]))
+    elif args.base_url is not None and not args.base_url.startswith(("http://", "https://")):
+        raise Usage(f"--base-url {args.base_url!r} begins with neither http:// nor https://")
     _write(path, after)
     screen = Screen(os.environ)
     screen.line(f"workspaces now use {_described(after)} (in {one_line(path)})")
-    dropped = [name for name in ("model", "base_url") if before.get(name) and name not in after]
+    dropped = [name for name in ("model", "base_url", "wire") if before.get(name) and name not in after]
     if dropped:
         screen.line(f"forgotten, because it belonged to {before.get('provider')}: {', '.join(dropped)}")
-    screen.line(_about_the_key(after, os.environ))
-    if open_running_daemon() is not None:
+    daemon = open_running_daemon()
+    screen.line(_about_the_key(after, os.environ, daemon))
+    if daemon is not None:
         screen.line("this holds from the next `basisctl run` on; an open editor follows when it reopens the workspace")
     return exit_codes.OK
-
-
-def _config_dir(environ: Mapping[str, str]) -> str:
-    """`$BASIS_CONFIG_DIR`, else `$XDG_CONFIG_HOME/basis`, else `$HOME/.config/basis`. Raises `Usage`."""
-    for name, below in (("BASIS_CONFIG_DIR", ""), ("XDG_CONFIG_HOME", "basis"), ("HOME", ".config/basis")):
-        value = environ.get(name, "")
-        if os.path.isabs(value):
-            return os.path.join(value, below) if below else value
-    raise Usage("there is no home directory", "name a directory in BASIS_CONFIG_DIR")
-
-
-def _read(path: str) -> dict[str, Any]:
-    """What the file says so far. Raises `Usage` for one that can't be understood: it is not ours to throw away."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise Usage(f"can't read {path}: {type(error).__name__}", "mend it or move it away") from error
-    settings = fields_of(found)
-    if not settings or settings.get("schema", SCHEMA) != SCHEMA:
-        raise Usage(f"{path} is not a configuration of schema {SCHEMA}", "mend it or move it away")
-    return settings
 
 
 def _changed(before: Mapping[str, Any], args: Namespace) -> dict[str, Any]:
     """The settings after connecting. A model or an endpoint of the provider before would not fit the new one."""
     after = {"schema": SCHEMA, **before, "provider": args.provider}
-    for name, value in (("model", args.model), ("base_url", args.base_url)):
+    for name, value in (("model", args.model), ("base_url", args.base_url), ("wire", args.wire)):
         if value is not None:
             after[name] = value
         elif before.get("provider") != args.provider:
@@ -107,18 +89,44 @@ def _described(settings: Mapping[str, Any]) -> str:
         parts.append(f"model {settings['model']}")
     if settings.get("base_url"):
         parts.append(f"at {settings['base_url']}")
+    if settings.get("wire"):
+        parts.append(f"over {settings['wire']}")
     return one_line(", ".join(parts))
 
 
-def _about_the_key(settings: Mapping[str, Any], environ: Mapping[str, str]) -> str:
-    """Which variable holds the key, and whether it is set where we stand. Never its value."""
-    provider = str(settings["provider"])
-    names = ENDPOINT_KEY_VARIABLES if settings.get("base_url") else KEY_VARIABLES.get(provider, ())
-    if not names:
+def _about_the_key(settings: Mapping[str, Any], environ: Mapping[str, str], daemon: Connection | None) -> str:
+    """Where the key comes from, and how to give one. Never its value."""
+    provider, base_url = str(settings["provider"]), settings.get("base_url")
+    if base_url is None and provider not in KEY_VARIABLES:
         return f"{provider} needs no key" + (
             "; install it with: basisctl pocket install" if provider == "pocket" else ""
         )
+    stored = _stored(provider, base_url, daemon)
+    if stored:
+        return f"the key is taken from {one_line(stored)}"
+    names = ENDPOINT_KEY_VARIABLES if base_url else (KEY_VARIABLES[provider],)
+    if base_url and provider in LOCAL_SERVERS:
+        names = names[:1]
     for name in names:
         if environ.get(name, "").strip():
             return f"the key is taken from {name}, which is set here"
-    return f"the key is taken from {' or '.join(names)}, which is not set here\nnext: export {names[0]}=…"
+    if provider in LOCAL_SERVERS:
+        return f"{provider} needs no key; if yours does: basisctl auth login {provider} --base-url {base_url}"
+    login = f"basisctl auth login {provider}" + (f" --base-url {base_url}" if base_url else "")
+    return f"there is no key for it yet\nnext: {login} (or export {names[0]}=…)"
+
+
+def _stored(provider: str, base_url: str | None, daemon: Connection | None) -> str | None:
+    """Where a stored key is, in the daemon's words; nobody is asked when no daemon runs."""
+    from urllib.parse import urlsplit
+
+    if daemon is None:
+        return None
+    for state in map(fields_of, daemon.request("basis/auth/status").get("providers", ())):
+        of = state.get("baseUrl")
+        is_it = state.get("provider") == provider and not of
+        if base_url is not None:
+            is_it = bool(of) and urlsplit(str(of)).hostname == urlsplit(base_url).hostname
+        if is_it and state.get("source") == "store":
+            return str(state.get("detail", "")) or None
+    return None

@@ -1,0 +1,60 @@
+"""`basisctl models`: the models that can be chosen here, by provider, and why some are missing."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from basis_client.errors import fields_of
+from basisctl import exit_codes
+from basisctl.opening import directory, environment_snapshot, open_daemon
+from basisctl.render import table
+from basisctl.screen import Screen
+from basisctl.visible import one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+
+def main(args: Namespace) -> int:
+    workspace = directory(args)
+    connection = open_daemon(args)
+    # With this shell's environment, as `run` would: a key set here counts.
+    connection.request("basis/workspace/open", {"path": workspace, "env": environment_snapshot(os.environ)})
+    params: dict[str, Any] = {"workspace": workspace, "refresh": args.refresh}
+    if args.provider is not None:
+        params["provider"] = args.provider
+    result = connection.request("basis/model/list", params)
+    screen = Screen(os.environ)
+    if args.json:
+        screen.answer(json.dumps(result) + "\n")
+        return exit_codes.OK
+    models = [fields_of(model) for model in result.get("models", ())]
+    if models:
+        screen.answer(table([["PROVIDER", "CONTEXT", "MODEL"], *map(_row, models)]) + "\n")
+    for problem in map(fields_of, result.get("problems", ())):
+        hint = f"; {problem['hint']}" if problem.get("hint") else ""
+        what = one_line(f"{problem.get('provider')}: {problem.get('message')}{hint}")
+        screen.line(f"{screen.style('33', 'warning:')} {what}")
+    if not models:
+        screen.line("no provider is within reach\nnext: basisctl auth login PROVIDER, or basisctl connect --help")
+    return exit_codes.OK if models else exit_codes.FAILED
+
+
+def _row(model: dict[str, Any]) -> list[str]:
+    return [one_line(str(model.get("provider"))), tokens(model.get("contextWindow")), one_line(str(model.get("id")))]
+
+
+def tokens(count: Any) -> str:
+    """A number of tokens in short; `?` where it is not known."""
+    if not isinstance(count, int):
+        return "?"
+    return (
+        f"{count / 1_000_000:.3g}M"
+        if count >= 1_000_000
+        else f"{round(count / 1000)}k"
+        if count >= 1000
+        else str(count)
+    )
