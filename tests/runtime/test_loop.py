@@ -132,10 +132,21 @@ async def test_malformed_input_runs_nothing_of_its_round_and_is_fed_back(
     assert "not a JSON object" in results["bad"] and "Not run" in results["good"]
 
 
+async def test_input_that_breaks_the_schema_fails_its_own_call_alone(
+    server: ModelServer, tmp_path: Path, counter: Counter
+) -> None:
+    """AG-21: it is valid JSON, so the others of its round run."""
+    server.script(calls(tool("bump", {"n": "one"}, id="bad"), tool("bump", {"n": 2}, id="good")), says("ok"))
+    conversation = new_conversation(server, tmp_path, counter.tool())
+    await conversation.say("go")
+    assert counter.ran == [{"n": 2}]
+    assert "expected integer" in server.requests[1].tool_results["bad"]
+
+
 async def test_the_third_malformed_round_in_a_row_fails_the_turn(
     server: ModelServer, tmp_path: Path, counter: Counter
 ) -> None:
-    """AG-22."""
+    """AG-22, D-45."""
     server.script(*[calls(tool("bump", "{", id=f"c{n}")) for n in range(3)])
     conversation = new_conversation(server, tmp_path, counter.tool())
     outcome = await conversation.say("go")
