@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from itertools import count
 
+import msgspec
+
 from basis_daemon.runtime.messages import Message
 from basis_daemon.runtime.providers.base import (
     ProviderWait,
@@ -110,13 +112,14 @@ def _commit_answer(turn: Turn, streamed: StreamedMessage, message_id: str) -> Me
     if text:
         turn.final_message = text
         turn.emit(AssistantMessage(text=text, message_id=message_id))
-    _report_usage(turn, streamed.usage)
+    _report_usage(turn, streamed)
     if streamed.stop_reason == "max_tokens":
         turn.emit(Notice(severity="warning", message="the answer was cut off at the model's output limit"))
     return message
 
 
-def _report_usage(turn: Turn, usage: TokenUsage) -> None:
+def _report_usage(turn: Turn, streamed: StreamedMessage) -> None:
+    usage = streamed.usage
     if usage == TokenUsage():
         return
     reported = Usage(
@@ -127,6 +130,10 @@ def _report_usage(turn: Turn, usage: TokenUsage) -> None:
         reasoning_tokens=usage.reasoning_tokens or 0,
         thoughts_tokens=usage.thoughts_tokens or 0,
     )
+    model = streamed.model or turn.model
+    cost = _cost(turn, model, reported)
+    if cost is not None:
+        reported = msgspec.structs.replace(reported, cost_nano_usd=cost, priced_tokens=reported.total_tokens)
     turn.meter.count(reported)
     turn.emit(
         UsageReported(
@@ -137,8 +144,17 @@ def _report_usage(turn: Turn, usage: TokenUsage) -> None:
             cache_creation_tokens=reported.cache_creation_tokens,
             reasoning_tokens=usage.reasoning_tokens,
             thoughts_tokens=usage.thoughts_tokens,
+            model=model,
+            cost_nano_usd=cost,
         )
     )
+
+
+def _cost(turn: Turn, model: str, usage: Usage) -> int | None:
+    """What the response cost. Kept with the usage: a price that changes later changes no past."""
+    tier = turn.request_options.responses.service_tier
+    # Lists give the standard price; what is asked for faster or later is billed otherwise.
+    return turn.pricing(turn.provider.id, model, usage) if tier in (None, "default") else None
 
 
 # --- waiting for the provider ----------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from basis_daemon.runtime.limits import Meter, TurnOptions
 from basis_daemon.runtime.loop import run_turn
 from basis_daemon.runtime.permissions import Approver, Authorizer, Permissions, SessionAnswers
 from basis_daemon.runtime.policy import RuntimePolicy
+from basis_daemon.runtime.prices import Pricing, unpriced
 from basis_daemon.runtime.providers.base import Effort, ModelInfo, Provider, RequestOptions, ToolChoice
 from basis_daemon.runtime.steering import Steering
 from basis_daemon.runtime.store.base import PromptAccepted, TurnEnded, TurnStatus
@@ -59,6 +60,8 @@ class SessionOptions:
     name: str = "basis run"
     agent_id: str | None = None
     overlay: Callable[[Path], str | None] = lambda path: None
+    pricing: Pricing = unpriced
+    """What responses cost, as far as that is known."""
     parent: str | None = None
     """The agent this one works for."""
     depth: int = 0
@@ -289,6 +292,7 @@ class Session:
             calls=calls,
             meter=meter,
             emit=emit,
+            pricing=self.options.pricing,
             resumed=resumed,
             request_options=self.options.request_options,
             steering=self.steering,

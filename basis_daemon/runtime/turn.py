@@ -10,6 +10,7 @@ from typing import Protocol
 from basis_daemon.runtime.agent import Agent
 from basis_daemon.runtime.limits import Meter
 from basis_daemon.runtime.messages import Message
+from basis_daemon.runtime.prices import Pricing, unpriced
 from basis_daemon.runtime.providers.base import Effort, Provider, RequestOptions, ToolChoice
 from basis_daemon.runtime.steering import Steering
 from basis_daemon.runtime.store.base import PromptAccepted
@@ -58,6 +59,7 @@ class Turn:
     calls: CallRound
     meter: Meter
     emit: Callable[[AnyEvent], None]
+    pricing: Pricing = unpriced
     max_output_tokens: int | None = None
     resumed: bool = False
     steering: Steering = field(default_factory=Steering)

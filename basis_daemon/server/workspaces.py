@@ -214,4 +214,5 @@ def _is_same(current: Workspace, opened: Workspace) -> bool:
         and current.config == opened.config
         and current.context == opened.context
         and current.notices == opened.notices
+        and current.prices == opened.prices
     )

@@ -19,6 +19,7 @@ from basis_daemon.errors import ProviderSetupError
 from basis_daemon.paths import config_dir
 from basis_daemon.redact import Secret
 from basis_daemon.runtime.policy import RuntimePolicy
+from basis_daemon.runtime.prices import PriceList
 from basis_daemon.runtime.providers.definition import WireName
 from basis_daemon.runtime.runtime import ProviderSettings, Runtime, RuntimeBuilder
 from basis_daemon.runtime.tools.base import Tool
@@ -34,6 +35,7 @@ from basis_daemon.workspace.host_tools import held
 from basis_daemon.workspace.local_servers import LocalServers
 from basis_daemon.workspace.minting import Opened
 from basis_daemon.workspace.model_catalogue import ModelCatalogue
+from basis_daemon.workspace.price_files import discover_prices
 from basis_daemon.workspace.prompt import Append, SystemPrompt, system_prompt
 from basis_daemon.workspace.provider_names import provider_id
 from basis_daemon.workspace.roster import ToolRoster
@@ -180,7 +182,16 @@ class WorkspaceBuilder:
         config = self.config
         if config is None:
             config = discover_config(root, global_dir=global_dir, environment=snapshot)
-        return _Found(root, snapshot, context, config, RuntimePolicy.workspace_bounded(root, allow_shell=self.shell))
+        prices, remarks = discover_prices(global_dir)
+        return _Found(
+            root,
+            snapshot,
+            context,
+            config,
+            prices,
+            remarks,
+            RuntimePolicy.workspace_bounded(root, allow_shell=self.shell),
+        )
 
     async def _acquire(self, undo: AsyncExitStack) -> Runtime:
         """The shared runtime, or one of the workspace's own that ends with it (RT-8)."""
@@ -215,7 +226,8 @@ class WorkspaceBuilder:
             environment=command_environment(found.snapshot, socket=self.socket),
             system=system_prompt(found.context, self.prompt),
             host_tools=tuple(tool.spec.name for tool in self.tools),
-            notices=tuple(notices),
+            notices=(*notices, *found.remarks),
+            prices=found.prices,
             overlay=self.overlay,
             servers=LocalServers(found.snapshot),
             keychain=keychain,
@@ -243,6 +255,8 @@ class _Found:
     snapshot: Mapping[str, str]
     context: WorkspaceContext
     config: Config
+    prices: PriceList
+    remarks: list[str]
     policy: RuntimePolicy
 
 

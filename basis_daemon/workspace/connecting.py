@@ -13,6 +13,7 @@ from pathlib import Path
 from basis_daemon.errors import ProviderSetupError
 from basis_daemon.processes.local import LocalExecutor
 from basis_daemon.runtime.providers.base import Provider
+from basis_daemon.runtime.providers.endpoint import origin
 from basis_daemon.runtime.providers.network import Network
 from basis_daemon.runtime.providers.registry import ProviderChoice
 from basis_daemon.runtime.runtime import ProviderSettings, Runtime
@@ -57,7 +58,12 @@ async def connect(
         notice = f"No model can be reached: {error}.{hint}"
         return Connection(UnavailableProvider(asked_for, error), model=model, error=error), [notice]
     connection = Connection(
-        provider, model=model, by_default=decision.by_default, credentials=choice.credentials, catalogue=catalogue
+        provider,
+        model=model,
+        by_default=decision.by_default,
+        credentials=choice.credentials,
+        catalogue=catalogue,
+        billed_as=choice.provider if choice.base_url is None else f"{choice.provider}@{origin(choice.base_url)}",
     )
     return connection, decision.notices
 

@@ -61,11 +61,13 @@ class Connection:
         error: ProviderSetupError | None = None,
         credentials: CredentialSource | None = None,
         catalogue: ModelCatalogue | None = None,
+        billed_as: str | None = None,
     ) -> None:
         """`model` is the id somebody asked for. `error` is why `provider` can't be used, if it can't. `credentials` is
-        where its key is from; `catalogue` is shared with others who list models."""
+        where its key is from; `catalogue` is shared with others who list models; `billed_as` is whose prices hold, if
+        not the provider's of that id."""
         self.provider = provider
-        self.reachable = Reachable(provider, credentials)
+        self.reachable = Reachable(provider, credentials, billed_as)
         self._catalogue = catalogue or ModelCatalogue()
         self.by_default = by_default
         self.error = error

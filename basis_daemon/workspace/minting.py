@@ -13,6 +13,7 @@ import msgspec
 
 from basis_daemon.errors import MissingCredential, WorkspaceMismatch
 from basis_daemon.runtime.policy import RuntimePolicy
+from basis_daemon.runtime.prices import PriceList
 from basis_daemon.runtime.providers.base import Effort, ModelInfo, Provider
 from basis_daemon.runtime.runtime import Runtime, new_agent_id
 from basis_daemon.runtime.sessions import Session, SessionOptions
@@ -26,6 +27,7 @@ from basis_daemon.workspace.discovery import resolved_or_given
 from basis_daemon.workspace.environment import session_environment
 from basis_daemon.workspace.local_servers import LocalServers
 from basis_daemon.workspace.model_catalogue import ModelCatalogue
+from basis_daemon.workspace.price_files import pricing
 from basis_daemon.workspace.provider_names import EMBEDDED
 from basis_daemon.workspace.providers import HOW_TO_CONNECT
 from basis_daemon.workspace.roster import ToolRoster
@@ -54,6 +56,7 @@ class Opened:
     servers: LocalServers
     keychain: Keychain
     catalogue: ModelCatalogue
+    prices: PriceList
     connect_to: Callable[[str], Awaitable[tuple[Connection, list[str]]]]
     """The way to another provider from here, by its name, and what there is to say about it."""
     holds: AsyncExitStack
@@ -123,6 +126,7 @@ def _options(
         system=opened.system,
         agent_id=agent_id,
         overlay=opened.overlay,
+        pricing=pricing(opened.prices, opened.connection),
     )
 
 

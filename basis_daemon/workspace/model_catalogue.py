@@ -7,7 +7,7 @@ is `reachable.py`'s; which model of them is used, `connection.py`'s.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from basis_daemon.errors import BasisError
 from basis_daemon.redact import Secret
@@ -29,6 +29,8 @@ class Reachable:
 
     provider: Provider
     credentials: CredentialSource | None = None
+    billed_as: str | None = None
+    """Whose prices hold; unset is the provider's own. An endpoint under a vendor's id is not the vendor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Listing:
     provider: str
     models: tuple[ModelInfo, ...] = ()
     error: BasisError | None = None
+    billed_as: str | None = None
+    """Whose prices hold, if not those of the provider's id."""
 
 
 @dataclass(slots=True)
@@ -61,7 +65,8 @@ class ModelCatalogue:
 
     async def listings(self, reachable: Sequence[Reachable], *, refresh: bool = False) -> list[Listing]:
         """Every provider's models, in the order given. Never raises for what a provider does."""
-        return list(await asyncio.gather(*(self._listing(each, refresh=refresh) for each in reachable)))
+        answers = await asyncio.gather(*(self._listing(each, refresh=refresh) for each in reachable))
+        return [replace(answer, billed_as=each.billed_as) for answer, each in zip(answers, reachable, strict=True)]
 
     async def models(self, reachable: Reachable) -> list[ModelInfo]:
         """One provider's models. Raises what asking it raises; a failure that is remembered is tried again."""

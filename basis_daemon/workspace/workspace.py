@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 import anyio
 
 from basis_daemon.errors import NoSuchSession, ProviderSetupError, WorkspaceClosed
+from basis_daemon.runtime.prices import PriceList
 from basis_daemon.runtime.providers.base import ModelInfo
 from basis_daemon.runtime.runtime import Runtime
 from basis_daemon.runtime.store.base import AgentRecord
@@ -135,6 +136,11 @@ class Workspace:
     def keychain(self) -> Keychain:
         """Where its keys are looked for. Shows none by itself."""
         return self._opened.keychain
+
+    @property
+    def prices(self) -> PriceList:
+        """What tokens cost, as far as it is known."""
+        return self._opened.prices
 
     @property
     def context(self) -> WorkspaceContext:

@@ -18,6 +18,7 @@ from basisctl.painter import JsonPainter, Painter, TypedPainter
 from basisctl.progress import Progress
 from basisctl.questions import Questions
 from basisctl.screen import Screen
+from basisctl.spending import spent
 from basisctl.visible import one_line, visible
 from basisctl.watching import Ended, Watching
 
@@ -90,6 +91,9 @@ class Attendance:
         code = exit_code(ended)
         if self._args.json:
             return code
+        used = spent(ended.usage)
+        if used and self.screen.tells_all:
+            self.screen.line(self.screen.style("2", f"· {used}"))
         if ended.lacked_a_person:
             self.screen.line("some calls were denied because nobody was there to be asked")
             self.screen.line("next: run it in a terminal, or with --approve always if you trust what it will do")

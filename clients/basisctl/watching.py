@@ -37,6 +37,7 @@ class Ended:
     def __init__(self, finished: dict[str, Any], *, was_cancelled_here: bool, lacked_a_person: bool) -> None:
         self.status = str(finished.get("status", "error"))
         self.stopped_by: str | None = finished.get("stoppedBy")
+        self.usage: Any = finished.get("usage")
         self.was_cancelled_here = was_cancelled_here
         self.lacked_a_person = lacked_a_person
 

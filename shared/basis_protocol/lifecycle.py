@@ -169,7 +169,7 @@ class ModelPrice(WireModel):
     output: str
     cache_read: str | None = None
     cache_write: str | None = None
-    as_of: Annotated[str, msgspec.Meta(description="the day the price was read: 2026-01-31")]
+    as_of: Annotated[str | None, msgspec.Meta(description="the day the price was read: 2026-01-31")] = None
 
 
 class ModelInfo(WireModel):

@@ -19,7 +19,7 @@ def daemon(stopped_daemon: DaemonProcess, monkeypatch: pytest.MonkeyPatch) -> Da
 
 
 def test_models_are_listed_with_this_shells_key(
-    daemon: DaemonProcess, workspace: Path, monkeypatch: pytest.MonkeyPatch
+    clean_environment: Path, daemon: DaemonProcess, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [
         {"id": "big", "context_length": 1_048_576, "created": 2},
@@ -28,11 +28,20 @@ def test_models_are_listed_with_this_shells_key(
     monkeypatch.setenv("BASIS_API_KEY", "sk-canary-0001")
     with ModelServer(models=rows) as model:
         monkeypatch.setenv("BASIS_BASE_URL", model.base_url)
+        own = {"provider": f"openai@{model.base_url.rstrip('/')}", "model": "b*", "input": "2", "output": "0.5"}
+        (clean_environment / "config_home" / "basis").mkdir(parents=True)
+        (clean_environment / "config_home" / "basis" / "prices.json").write_text(
+            json.dumps({"schema": 1, "prices": [own]})
+        )
         done = basisctl("models", cwd=workspace)
         again = basisctl("models", "--refresh", "--json", cwd=workspace)
     lines = [line.split() for line in done.stdout.splitlines()]
     assert done.returncode == 0
-    assert lines == [["PROVIDER", "CONTEXT", "MODEL"], ["openai", "1.05M", "big"], ["openai", "8k", "small"]]
+    assert lines == [
+        ["PROVIDER", "CONTEXT", "PRICE", "MODEL"],
+        ["openai", "1.05M", "$2/$0.5", "big"],
+        ["openai", "8.19k", "?", "small"],
+    ]
     assert [found["id"] for found in json.loads(again.stdout)["models"]] == ["big", "small"]
     assert len(model.listings) == 2 and model.listings[0].headers["authorization"] == "Bearer sk-canary-0001"
 

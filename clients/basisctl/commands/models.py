@@ -10,6 +10,7 @@ from basisctl import exit_codes
 from basisctl.opening import directory, environment_snapshot, open_daemon
 from basisctl.render import table
 from basisctl.screen import Screen
+from basisctl.spending import tokens
 from basisctl.visible import one_line
 
 TYPE_CHECKING = False
@@ -33,7 +34,9 @@ def main(args: Namespace) -> int:
         return exit_codes.OK
     models = [fields_of(model) for model in result.get("models", ())]
     if models:
-        screen.answer(table([["PROVIDER", "CONTEXT", "MODEL"], *map(_row, models)]) + "\n")
+        screen.answer(table([["PROVIDER", "CONTEXT", "PRICE", "MODEL"], *map(_row, models)]) + "\n")
+    if any(model.get("price") for model in models):
+        screen.line(screen.style("2", "prices are for a million tokens in / out; long prompts may cost more"))
     for problem in map(fields_of, result.get("problems", ())):
         hint = f"; {problem['hint']}" if problem.get("hint") else ""
         what = one_line(f"{problem.get('provider')}: {problem.get('message')}{hint}")
@@ -44,17 +47,11 @@ def main(args: Namespace) -> int:
 
 
 def _row(model: dict[str, Any]) -> list[str]:
-    return [one_line(str(model.get("provider"))), tokens(model.get("contextWindow")), one_line(str(model.get("id")))]
-
-
-def tokens(count: Any) -> str:
-    """A number of tokens in short; `?` where it is not known."""
-    if not isinstance(count, int):
-        return "?"
-    return (
-        f"{count / 1_000_000:.3g}M"
-        if count >= 1_000_000
-        else f"{round(count / 1000)}k"
-        if count >= 1000
-        else str(count)
-    )
+    window, price = model.get("contextWindow"), fields_of(model.get("price"))
+    cost = f"${price.get('input')}/${price.get('output')}" if price else "?"
+    return [
+        one_line(str(model.get("provider"))),
+        tokens(window) if isinstance(window, int) else "?",
+        one_line(cost),
+        one_line(str(model.get("id"))),
+    ]

@@ -10,6 +10,7 @@ from basisctl import exit_codes
 from basisctl.opening import directory, open_daemon, sessions
 from basisctl.render import age, local_time, short_ids, table
 from basisctl.screen import Screen
+from basisctl.spending import money
 from basisctl.visible import one_line
 
 TYPE_CHECKING = False
@@ -35,7 +36,7 @@ def main(args: Namespace) -> int:
 
 def _table(found: list[dict[str, Any]], *, with_workspace: bool) -> str:
     short = short_ids([str(session.get("sessionId")) for session in found])
-    rows = [["ID", "STATE", "UPDATED", "TURNS", *(["WORKSPACE"] if with_workspace else []), "TITLE"]]
+    rows = [["ID", "STATE", "UPDATED", "TURNS", "COST", *(["WORKSPACE"] if with_workspace else []), "TITLE"]]
     for session in found:
         where = [one_line(str(session.get("workspace", "")))] if with_workspace else []
         rows.append(
@@ -44,6 +45,7 @@ def _table(found: list[dict[str, Any]], *, with_workspace: bool) -> str:
                 _state(session),
                 age(str(session.get("updatedAt", ""))),
                 str(session.get("turns", 0)),
+                money(session.get("usage")) or "?",
                 *where,
                 one_line(str(session.get("title", ""))),
             ]

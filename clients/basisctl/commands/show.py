@@ -11,6 +11,7 @@ from basisctl.opening import directory, find_session, open_daemon
 from basisctl.painter import tool_label
 from basisctl.render import BOLD, CYAN, DIM, RED, diff
 from basisctl.screen import Screen
+from basisctl.spending import spent
 from basisctl.visible import one_line, visible
 
 TYPE_CHECKING = False
@@ -51,7 +52,7 @@ def _history(connection: Connection, session_id: str) -> Iterator[dict[str, Any]
 def _heading(session: dict[str, Any], style: Style) -> str:
     state = fields_of(session.get("state"))
     facts = (session.get("sessionId"), session.get("workspace"), session.get("model"), state.get("kind"))
-    line = " · ".join(one_line(str(fact)) for fact in facts if fact)
+    line = " · ".join(one_line(str(fact)) for fact in (*facts, spent(session.get("usage"))) if fact)
     return style(BOLD, one_line(str(session.get("title", "")))) + "\n" + style(DIM, line) + "\n\n"
 
 

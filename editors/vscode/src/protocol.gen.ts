@@ -765,7 +765,7 @@ export interface ModelPrice {
   readonly cacheRead?: string;
   readonly cacheWrite?: string;
   /** the day the price was read: 2026-01-31 */
-  readonly asOf: string;
+  readonly asOf?: string;
 }
 
 /** A model as far as its provider tells; unknown is left out. */

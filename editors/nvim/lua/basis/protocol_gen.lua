@@ -580,7 +580,7 @@
 ---@field output string
 ---@field cacheRead? string
 ---@field cacheWrite? string
----@field asOf string the day the price was read: 2026-01-31
+---@field asOf? string the day the price was read: 2026-01-31
 
 --- A model as far as its provider tells; unknown is left out.
 ---@class basis.ModelInfo
