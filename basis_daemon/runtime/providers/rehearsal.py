@@ -37,7 +37,7 @@ LABEL = "Rehearsal - no model"
 MODEL = ModelInfo(ID, ID, display_name=LABEL)
 
 NO_MODEL = f"No model is connected. I understand: {UNDERSTOOD}."
-HOW_TO_CONNECT = "To connect a real model, set OPENAI_API_KEY or OPENROUTER_API_KEY, or see `basisctl connect --help`."
+HOW_TO_CONNECT = "To connect a real model, run `basisctl auth login PROVIDER`, or see `basisctl connect --help`."
 
 DELTAS = 4
 """Pieces an answer comes in, so that whoever watches sees it arrive."""
