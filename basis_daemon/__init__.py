@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from basis_daemon.workspace.config import Config as Config
     from basis_daemon.workspace.prompt import Append as Append
     from basis_daemon.workspace.prompt import Replace as Replace
+    from basis_daemon.workspace.reports import RunReport as RunReport
     from basis_daemon.workspace.roster import ToolRoster as ToolRoster
     from basis_daemon.workspace.run import PreparedRun as PreparedRun
-    from basis_daemon.workspace.run import RunReport as RunReport
     from basis_daemon.workspace.spec import RunSpec as RunSpec
     from basis_daemon.workspace.workspace import Workspace as Workspace
 
@@ -53,8 +53,9 @@ _HOMES = {
     "workspace.builder": ("WorkspaceBuilder",),
     "workspace.config": ("Config",),
     "workspace.prompt": ("Append", "Replace"),
+    "workspace.reports": ("RunReport",),
     "workspace.roster": ("ToolRoster",),
-    "workspace.run": ("PreparedRun", "RunReport"),
+    "workspace.run": ("PreparedRun",),
     "workspace.spec": ("RunSpec",),
     "workspace.workspace": ("Workspace",),
 }

@@ -6,11 +6,10 @@ a turn ends with. How a turn works is the runtime's matter; who watches it is th
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar, overload
+from typing import Any, Literal, Protocol, TypeVar, Unpack, overload
 
-from basis_daemon.errors import BasisError, NothingToResume, ResolvedModelProviderMismatch, RunFailure, StoreError
+from basis_daemon.errors import NothingToResume, ResolvedModelProviderMismatch, StoreError
 from basis_daemon.runtime.limits import TurnOptions
 from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.permissions import ApprovalAnswer, ApprovalRequest, Approver
@@ -20,11 +19,15 @@ from basis_daemon.runtime.sessions import Session
 from basis_daemon.runtime.steering import Steering
 from basis_daemon.runtime.store.base import AgentRecord, PromptAccepted, TurnEnded
 from basis_daemon.runtime.transcript import Entry, Transcript
-from basis_daemon.runtime.typed_output import OutputSpec, OutputWanted, Reservation, Validator, converted, converter
-from basis_protocol.events import AnyEvent, Notice, RunFinished, RunStarted, StoppedBy, TurnStatus, Usage
+from basis_daemon.runtime.typed_output import OutputSpec, OutputWanted, Reservation
+from basis_daemon.workspace.reports import OutputReport, RunReport
+from basis_daemon.workspace.typed_turns import TypedTurn, run_typed
+from basis_protocol.events import AnyEvent, Notice, RunFinished, RunStarted
 
 Mode = Literal["prompt", "always", "never"]
 """What happens to consequential calls nobody decided yet: ask, allow, refuse (AP-22)."""
+
+T = TypeVar("T")
 
 PINNED_PROVIDER = "provider"
 """Key of `AgentRecord.config`."""
@@ -49,51 +52,6 @@ class HeaderSource(Protocol):
     async def remarks(self, run: "PreparedRun") -> list[str]:
         """What the person should be told right behind a turn's header: how a model can be had, if none was chosen."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class RunReport:
-    """How a turn ended (TN-3). `sink_error` is what the event sink raised, if it did; the turn went on without it."""
-
-    turn_id: str
-    status: TurnStatus
-    model: str
-    provider: str
-    final_message: str | None = None
-    error: str | None = None
-    stopped_by: StoppedBy | None = None
-    usage: Usage = field(default_factory=Usage)
-    output: Json = None
-    """The value a typed turn ended with."""
-    failure: BasisError | None = None
-    """What the turn failed with, where that is known: its `kind` and `category` say what to do."""
-    sink_error: Exception | None = None
-
-    @property
-    def succeeded(self) -> bool:
-        return self.status == "ok"
-
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class OutputReport(Generic[T]):
-    """A typed turn's value and its report, whose `final_message` is `None` (OU-2)."""
-
-    value: T
-    report: RunReport
-
-
-class OutputFailure(RunFailure):
-    """A typed turn that ended without its value (OU-3). `report` says how; the cause, where there is one, is what the
-    turn failed with: `OutputMissing`, `OutputMismatch`, or any other failure."""
-
-    kind = "output_failed"
-
-    def __init__(self, report: RunReport) -> None:
-        super().__init__(report.error or f"the turn ended without its answer ({report.status})")
-        self.report = report
 
 
 class PreparedRun:
@@ -262,65 +220,22 @@ class PreparedRun:
         return await self.execute(accepted, emit=emit, approver=approver, options=options)
 
     @overload
-    async def output(
-        self,
-        prompt: Prompt,
-        wanted: type[T],
-        *,
-        emit: Callable[[AnyEvent], None],
-        approver: Approver,
-        options: TurnOptions | None = None,
-        validator: Validator | None = None,
-        keeps_tools: bool = False,
-    ) -> OutputReport[T]: ...
+    async def output(self, prompt: Prompt, wanted: type[T], **how: Unpack[TypedTurn]) -> OutputReport[T]: ...
 
     @overload
     async def output(
-        self,
-        prompt: Prompt,
-        wanted: OutputSpec | Reservation,
-        *,
-        emit: Callable[[AnyEvent], None],
-        approver: Approver,
-        options: TurnOptions | None = None,
-        validator: Validator | None = None,
-        keeps_tools: bool = False,
+        self, prompt: Prompt, wanted: OutputSpec | Reservation, **how: Unpack[TypedTurn]
     ) -> OutputReport[Json]: ...
 
     async def output(
-        self,
-        prompt: Prompt,
-        wanted: "type[Any] | OutputSpec | Reservation",
-        *,
-        emit: Callable[[AnyEvent], None],
-        approver: Approver,
-        options: TurnOptions | None = None,
-        validator: Validator | None = None,
-        keeps_tools: bool = False,
+        self, prompt: Prompt, wanted: "type[Any] | OutputSpec | Reservation", **how: Unpack[TypedTurn]
     ) -> OutputReport[Any]:
         """A turn that ends with a value: of a dataclass, TypedDict or msgspec struct, or JSON as a spec describes it.
 
-        A `validator` may have the model try again in the same turn (AG-48). Raises `OutputFailure` when there is no
-        value, and what `accept` and `execute` do. `keeps_tools` lets the agent work first (AG-45).
+        A `validator` may have the model try again in the same turn (AG-48); `keeps_tools` lets the agent work first
+        (AG-45). Raises `OutputFailure` when there is no value, and what `accept` and `execute` do.
         """
-        convert = converter(wanted) if isinstance(wanted, type) else None
-        found = OutputSpec.of(wanted) if isinstance(wanted, type) else wanted
-        spec = found.spec if isinstance(found, Reservation) else found
-        reservation = found if isinstance(found, Reservation) else spec.reserve()
-        if keeps_tools:
-            reservation = Reservation(spec.with_tools(), reservation.tool_name)
-        accepted = new_prompt(prompt)
-        self.accept(accepted)
-        report = await self.execute(
-            accepted,
-            emit=emit,
-            approver=approver,
-            options=options,
-            output=OutputWanted(reservation, validator, convert),
-        )
-        if not report.succeeded:
-            raise OutputFailure(report) from report.failure
-        return OutputReport(converted(report.output, convert), report)
+        return await run_typed(self, prompt, wanted, **how)
 
     async def resume_turn(
         self, *, emit: Callable[[AnyEvent], None], approver: Approver, options: TurnOptions | None = None
