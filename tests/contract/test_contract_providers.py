@@ -159,7 +159,9 @@ async def test_usage_is_reported_in_all_its_fields(talk) -> None:
     """2.6"""
     usage = Usage(input_tokens=100, output_tokens=20, cached_tokens=64, reasoning_tokens=5)
     async with talk(says("a", usage=usage), says("a", usage=None)) as t:
-        assert (await t.answer()).usage == TokenUsage(100, 20, cache_read_tokens=64, reasoning_tokens=5)
+        assert (await t.answer()).usage == TokenUsage(
+            100, 20, cache_read_tokens=64, reasoning_tokens=5, total_tokens=120
+        )
         assert (await t.answer()).usage == TokenUsage()
 
 

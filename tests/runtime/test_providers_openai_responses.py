@@ -250,12 +250,12 @@ def test_type_may_stand_in_the_event_line_alone() -> None:
 def test_unknown_events_and_items_are_ignored_even_if_shaped_otherwise() -> None:
     """PV-16"""
     streamed = answer(
-        event("web_search_call.searching", item_id="ws_1"),
+        event("file_search_call.searching", item_id="fs_1"),
         event("audio.delta", delta={"not": "text"}),
-        event("output_item.added", item={"type": "web_search_call", "id": "ws_1", "action": {"query": "x"}}),
-        event("output_item.done", item={"type": "web_search_call", "id": "ws_1"}),
+        event("output_item.added", item={"type": "file_search_call", "id": "fs_1", "queries": [{"query": "x"}]}),
+        event("output_item.done", item={"type": "file_search_call", "id": "fs_1"}),
         event("output_text.delta", output_index=1, delta="a"),
-        completed({"type": "web_search_call", "id": "ws_1"}, message_item("a")),
+        completed({"type": "file_search_call", "id": "fs_1"}, message_item("a")),
     )
     assert streamed.message() == assistant("a")
 

@@ -9,11 +9,10 @@ from typing import Any
 import msgspec
 
 from basis_daemon.runtime.messages import ContentBlock, Image, Message, Text, ToolResult, ToolUse
-from basis_daemon.runtime.providers.base import (
-    Request,
-)
+from basis_daemon.runtime.providers.base import Request
 from basis_daemon.runtime.providers.definition import ProviderDefinition
-from basis_daemon.runtime.providers.encoded import EncodedMessages
+from basis_daemon.runtime.providers.encoded import EncodedMessages, joined
+from basis_daemon.runtime.providers.errors import InvalidRequest
 from basis_daemon.runtime.providers.failures import Target
 from basis_daemon.runtime.providers.openai_chat_stream import ChatMapper
 from basis_daemon.runtime.providers.openai_common import (
@@ -33,13 +32,7 @@ Json = dict[str, Any]
 
 def build_body(request: Request, definition: ProviderDefinition, history: EncodedMessages) -> bytes:
     """The JSON body. Raises `InvalidRequest` for what this wire can't carry."""
-    messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
-    for message in request.messages:
-        messages += _messages(message)
-    body: Json = {"model": request.model, "messages": messages}
-    if request.tools:
-        body["tools"] = [_tool(tool.name, tool.description, tool.input_schema, tool.strict) for tool in request.tools]
-        body["tool_choice"] = _tool_choice(request)
+    body: Json = {"model": request.model, **_tool_fields(request)}
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.max_output_tokens is not None:
@@ -47,7 +40,32 @@ def build_body(request: Request, definition: ProviderDefinition, history: Encode
         body["max_completion_tokens" if definition.is_vendor else "max_tokens"] = request.max_output_tokens
     if request.effort is not None:
         body["reasoning_effort"] = "high" if request.effort in ("xhigh", "max") else request.effort
-    return msgspec.json.encode({**body, "stream": True, "stream_options": {"include_usage": True}})
+    if request.output is not None:
+        wanted = request.output
+        schema = {"name": wanted.name, "schema": wanted.schema, "strict": wanted.strict}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    fields = msgspec.json.encode({**body, "stream": True, "stream_options": {"include_usage": True}})
+    system = [msgspec.json.encode({"role": "system", "content": request.system})] if request.system else []
+    rows = joined([*system, joined(history.of(request.messages, _encode, None))])
+    return b"".join((fields[:-1], b',"messages":[', rows, b"]}"))
+
+
+def _encode(message: Message) -> bytes:
+    return joined([msgspec.json.encode(row) for row in _messages(message)])
+
+
+def _tool_fields(request: Request) -> Json:
+    """The functions on offer. Tools of a kind that a provider runs itself are unknown here and left out (PV-48)."""
+    tools = [tool for tool in request.tools if tool.kind == "function"]
+    forced = request.tool_choice.name if request.tool_choice.mode == "tool" else None
+    if any(tool.deferred and tool.name != forced for tool in tools):
+        raise InvalidRequest("the chat/completions wire has no deferred tools", hint="offer them at once")
+    if forced is not None and forced not in [tool.name for tool in tools]:
+        raise InvalidRequest(f"the chat/completions wire offers no tool {forced!r} that could be forced")
+    if not tools:
+        return {}
+    rows = [_tool(tool.name, tool.description, tool.input_schema, tool.strict) for tool in tools]
+    return {"tools": rows, "tool_choice": _tool_choice(request)}
 
 
 def _messages(message: Message) -> list[Json]:

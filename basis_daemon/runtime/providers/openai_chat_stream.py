@@ -191,6 +191,7 @@ def _usage(usage: ChatUsage) -> TokenUsage:
     return TokenUsage(
         input_tokens=usage.prompt_tokens,
         output_tokens=usage.completion_tokens,
+        total_tokens=usage.total_tokens,
         cache_read_tokens=cached.cached_tokens if cached else None,
         reasoning_tokens=reasoned.reasoning_tokens if reasoned else None,
     )

@@ -1,7 +1,7 @@
 """The Responses wire (2.7): OpenAI, OpenRouter, and servers that offer `v1/responses`.
 
-Owns the body it takes; what it streams is read in `openai_responses_stream.py`. Every request replays the whole
-conversation, nothing is stored at the vendor, and reasoning travels sealed (PV-31, PV-41).
+Owns the body it takes; what it streams is read in `openai_responses_stream.py`. Nothing is stored at the vendor unless
+somebody asks for it, and reasoning travels sealed (PV-31, PV-41).
 """
 
 from typing import Any
@@ -21,14 +21,15 @@ from basis_daemon.runtime.messages import (
     ToolResult,
     ToolUse,
 )
-from basis_daemon.runtime.providers.base import (
-    Request,
-)
+from basis_daemon.runtime.providers.base import Request
 from basis_daemon.runtime.providers.definition import ProviderDefinition
-from basis_daemon.runtime.providers.encoded import EncodedMessages
+from basis_daemon.runtime.providers.encoded import EncodedMessages, joined
+from basis_daemon.runtime.providers.errors import InvalidRequest
 from basis_daemon.runtime.providers.failures import Target
 from basis_daemon.runtime.providers.openai_common import image_url, read_models, refuse_images, result_text
+from basis_daemon.runtime.providers.openai_hosted import TOOL_SEARCH, WIRE_NAMES, hosted_item, hosted_tool
 from basis_daemon.runtime.providers.openai_responses_stream import ResponsesMapper
+from basis_daemon.runtime.providers.response_chain import is_stored
 from basis_daemon.runtime.providers.wire import StreamMapper, Wire
 
 Json = dict[str, Any]
@@ -40,42 +41,103 @@ _NO_WORDS = "[reasoning that can't be shown here]"
 
 
 def build_body(request: Request, definition: ProviderDefinition, history: EncodedMessages) -> bytes:
-    """The JSON body. Raises `InvalidRequest` for what this wire can't carry."""
-    items: list[Json] = []
-    for message in request.messages:
-        items += _items(message, _provenance(request, definition))
-    body: Json = {"model": request.model, "input": items, "store": False, "stream": True}
-    if request.system:
-        body["instructions"] = request.system
-    if request.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.input_schema,
-                "strict": tool.strict or False,  # the vendor's own default is true here (PV-25)
-            }
-            for tool in request.tools
-        ]
-        body["tool_choice"] = _tool_choice(request)
+    """The JSON body, or the frame of a request over a websocket. Raises `InvalidRequest` for what can't be carried.
+
+    All of `request.messages` are sent, and a `previous_response_id` if there is one: which of them are new is
+    `response_chain.py`'s.
+    """
+    here = _provenance(request, definition)
+    is_structured = definition.capabilities.structured_tool_results
+
+    def encode(message: Message) -> bytes:
+        return joined([msgspec.json.encode(item) for item in _items(message, here, is_structured)])
+
+    items = joined(history.of(request.messages, encode, here))
+    fields = msgspec.json.encode({**_head(request), **_answer_fields(request), **_tool_fields(request, definition)})
+    return b"".join((fields[:-1], b',"input":[', items, b"]}"))
+
+
+def _head(request: Request) -> Json:
+    options = request.options.responses
+    body: Json = {"model": request.model, "store": is_stored(options)}
+    if options.transport == "web_socket":
+        body |= {"type": "response.create", "instructions": request.system or ""}
+    else:
+        body["stream"] = True
+        body |= {"instructions": request.system} if request.system else {}
+    if options.previous_response_id is not None:
+        body["previous_response_id"] = options.previous_response_id
+    if request.metadata:
+        body["metadata"] = dict(sorted(request.metadata.items()))
+    return body
+
+
+def _answer_fields(request: Request) -> Json:
+    """What the answer is to be like."""
+    options = request.options.responses
+    body: Json = {}
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.max_output_tokens is not None:
         body["max_output_tokens"] = request.max_output_tokens
-    if request.effort is not None:
-        body["reasoning"] = {"effort": request.effort, "summary": "auto"}
-        body["include"] = ["reasoning.encrypted_content"]
-    if definition.is_vendor and request.session_id is not None:
-        body["prompt_cache_key"] = request.session_id
-    return msgspec.json.encode(body)
+    include = [*options.include]
+    summary = request.options.reasoning_summary
+    if request.effort is not None or summary is not None:
+        effort = {"effort": request.effort} if request.effort else {}
+        body["reasoning"] = {**effort, "summary": summary or "auto"}
+        include.append("reasoning.encrypted_content")
+    if include:
+        body["include"] = list(dict.fromkeys(include))
+    text = {"verbosity": options.verbosity} if options.verbosity else {}
+    if request.output is not None:
+        wanted = request.output
+        schema = {"name": wanted.name, "schema": wanted.schema, "strict": wanted.strict}
+        text = {**text, "format": {"type": "json_schema", **schema}}
+    return {**body, "text": text} if text else body
+
+
+def _tool_fields(request: Request, definition: ProviderDefinition) -> Json:
+    options = request.options.responses
+    body: Json = {}
+    if request.tools:
+        body["tools"] = _tools(request)
+        body["tool_choice"] = _tool_choice(request)
+    if options.parallel_tool_calls is not None:
+        body["parallel_tool_calls"] = options.parallel_tool_calls
+    if options.service_tier is not None:
+        body["service_tier"] = options.service_tier
+    key = options.prompt_cache_key or (request.session_id if definition.is_vendor else None)
+    return {**body, "prompt_cache_key": key} if key else body
+
+
+def _tools(request: Request) -> list[Json]:
+    """The tools on offer; a deferred one is found by the vendor's own search, if that is asked for (PV-24)."""
+    tools: list[Json] = []
+    is_any_deferred = False
+    for tool in request.tools:
+        if tool.kind != "function":
+            tools.append(hosted_tool(tool))
+            continue
+        row: Json = {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.input_schema,
+            "strict": tool.strict or False,  # the vendor's own default is true here (PV-25)
+        }
+        if tool.deferred and tool.name != request.tool_choice.name:  # a forced tool has to be there at once (PV-23)
+            row["defer_loading"] = is_any_deferred = True
+        tools.append(row)
+    if is_any_deferred and request.options.tool_search != "hosted":
+        raise InvalidRequest("tools are deferred, and nothing searches for them", hint="ask for the hosted tool search")
+    return [*tools, TOOL_SEARCH] if is_any_deferred else tools
 
 
 def _provenance(request: Request, definition: ProviderDefinition) -> Provenance:
     return Provenance(definition.identity, request.model, "open_ai_encrypted")
 
 
-def _items(message: Message, here: Provenance) -> list[Json]:
+def _items(message: Message, here: Provenance, is_structured: bool) -> list[Json]:
     """One message as the items of this wire, in the order of its blocks; neighbouring prose is one item."""
     refuse_images(message.role, message.content)
     is_sealed = any(isinstance(block, Thinking) and _is_replayable(block, here) for block in message.content)
@@ -87,7 +149,8 @@ def _items(message: Message, here: Provenance) -> list[Json]:
             continue
         items += _prose(message.role, prose)
         prose = []
-        items.append(_item(block, is_sealed))
+        item = _item(block, is_sealed, is_structured)
+        items += [item] if item is not None else []
     return items + _prose(message.role, prose)
 
 
@@ -104,7 +167,7 @@ def _part(block: ContentBlock, role: str) -> list[Json]:
     return [{"type": kind, "text": block.text}] if isinstance(block, Text) and block.text else []
 
 
-def _item(block: ContentBlock, is_sealed: bool) -> Json:
+def _item(block: ContentBlock, is_sealed: bool, is_structured: bool) -> Json | None:
     match block:
         case ToolUse():
             # An item id is known to the vendor only along with the reasoning it came from (PV-20).
@@ -112,7 +175,9 @@ def _item(block: ContentBlock, is_sealed: bool) -> Json:
             arguments = msgspec.json.encode(block.input).decode()
             return {"type": "function_call", **own, "call_id": block.id, "name": block.name, "arguments": arguments}
         case ToolResult():
-            return {"type": "function_call_output", "call_id": block.tool_use_id, "output": result_text(block)}
+            is_text = block.is_error or not is_structured
+            output = result_text(block) if is_text else block.content
+            return {"type": "function_call_output", "call_id": block.tool_use_id, "output": output}
         case Thinking():
             summary = [{"type": "summary_text", "text": block.thinking}] if block.thinking else []
             return {
@@ -124,7 +189,7 @@ def _item(block: ContentBlock, is_sealed: bool) -> Json:
         case Text() | Image():
             raise AssertionError("prose is not an item of its own")
         case HostedToolSearch() | HostedWebSearch() | ImageGeneration():
-            raise AssertionError("this wire asks for no hosted tool yet")
+            return hosted_item(block)
 
 
 def _is_replayable(block: Thinking, here: Provenance) -> bool:
@@ -139,7 +204,9 @@ def _tool_choice(request: Request) -> str | Json:
         case "any":
             return "required"
         case "tool":
-            return {"type": "function", "name": request.tool_choice.name}
+            kinds = {tool.name: WIRE_NAMES[tool.kind] for tool in request.tools if tool.kind != "function"}
+            name = request.tool_choice.name
+            return {"type": kinds[name]} if name in kinds else {"type": "function", "name": name}
 
 
 # --- the stream ------------------------------------------------------------------------------------------------------

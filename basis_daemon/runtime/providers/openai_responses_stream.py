@@ -1,6 +1,6 @@
 """Maps what the Responses wire streams (2.7, 2.8).
 
-Owns the order of blocks and what is kept of them. Fields that servers leave out are filled in from later events.
+Owns what is kept of an answer. Fields that servers leave out are filled in from later events.
 """
 
 from collections.abc import Callable
@@ -8,10 +8,8 @@ from typing import ClassVar
 
 import msgspec
 
-from basis_daemon.runtime.messages import Provenance
+from basis_daemon.runtime.messages import HostedBlock, Provenance
 from basis_daemon.runtime.providers.base import (
-    BlockStarted,
-    BlockStopped,
     MessageDelta,
     MessageStopped,
     ProviderEvent,
@@ -22,8 +20,10 @@ from basis_daemon.runtime.providers.base import (
     TokenUsage,
     ToolInputDelta,
 )
-from basis_daemon.runtime.providers.errors import MalformedStream, StreamCut
-from basis_daemon.runtime.providers.failures import Target, from_stream
+from basis_daemon.runtime.providers.errors import MalformedStream, SocketEnded, StreamCut
+from basis_daemon.runtime.providers.failures import Target, from_status, from_stream
+from basis_daemon.runtime.providers.openai_hosted import HOSTED_ITEMS, hosted_block, status_in, with_status
+from basis_daemon.runtime.providers.openai_responses_blocks import WHOLE, Blocks, Prose
 from basis_daemon.runtime.providers.openai_shapes import (
     ErrorShape,
     Item,
@@ -33,7 +33,7 @@ from basis_daemon.runtime.providers.openai_shapes import (
     TypedOnly,
 )
 from basis_daemon.runtime.providers.sse import SseEvent
-from basis_daemon.runtime.providers.wire import Batch, Delta
+from basis_daemon.runtime.providers.wire import Batch
 
 _STOP_REASONS = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
@@ -41,33 +41,19 @@ _decode = msgspec.json.Decoder(ResponsesEvent).decode
 _decode_type = msgspec.json.Decoder(TypedOnly).decode
 
 
-class _Block:
-    """An open block; `part` is the part of its reasoning that was spoken last."""
-
-    __slots__ = ("has_delta", "index", "kind", "part")
-
-    def __init__(self, index: int, kind: Delta) -> None:
-        self.index = index
-        self.kind = kind
-        self.has_delta = False
-        self.part = 0
-
-
-Prose = type[TextDelta] | type[ThinkingDelta]
-_WHOLE = -1
-"""Stands for a part's number where an item is one block: calls and reasoning."""
+CONNECTION_LIMIT = "websocket_connection_limit_reached"
+"""The vendor ends a websocket that has been open for an hour, at its next request."""
 
 
 class ResponsesMapper:
-    """Maps one answer's events. Blocks are found by the wire's positions and numbered by us (PV-13)."""
+    """Maps one answer's events."""
 
     def __init__(self, target: Target, provenance: Provenance) -> None:
         self._target = target
         self._provenance = provenance
         self._batch = Batch()
-        self._blocks: dict[tuple[int, int], _Block] = {}
-        self._next_index = 0
-        self._reserved: dict[int, int] = {}
+        self._blocks = Blocks(self._batch)
+        self._hosted: dict[int, HostedBlock] = {}
         self._done: set[int | str] = set()
         self._has_started = self._has_reasoned = self._has_called = self._was_refused = False
         self.is_complete = False
@@ -87,6 +73,8 @@ class ResponsesMapper:
                 handler(self, event)
             elif event.error is not None and not event.type:
                 self._on_error(event)
+            elif event.output_index in self._hosted:
+                self._on_hosted_status(event)
         return self._batch.take()
 
     def finish(self, *, marked: bool) -> list[ProviderEvent]:
@@ -109,7 +97,7 @@ class ResponsesMapper:
 
     def _on_text(self, event: ResponsesEvent) -> None:
         if event.delta:
-            self._say(self._block((event.output_index, event.content_index), TextDelta), event.delta)
+            self._blocks.say(self._blocks.prose((event.output_index, event.content_index), TextDelta), event.delta)
 
     def _on_refusal(self, event: ResponsesEvent) -> None:
         self._was_refused = True
@@ -118,31 +106,36 @@ class ResponsesMapper:
     def _on_reasoning(self, event: ResponsesEvent) -> None:
         if not event.delta:
             return
-        block = self._block((event.output_index, _WHOLE), ThinkingDelta)
+        block = self._blocks.prose((event.output_index, WHOLE), ThinkingDelta)
         part = max(event.summary_index, event.content_index)
         if block.has_delta and part != block.part:
-            self._say(block, "\n\n")
+            self._blocks.say(block, "\n\n")
         block.part = part
-        self._say(block, event.delta)
+        self._blocks.say(block, event.delta)
 
     def _on_arguments(self, event: ResponsesEvent) -> None:
-        block = self._blocks.get((event.output_index, _WHOLE))
+        block = self._blocks.get(event.output_index)
         if block is not None and event.delta:
-            self._say(block, event.delta)
+            self._blocks.say(block, event.delta)
 
     # --- items
 
     def _on_item_added(self, event: ResponsesEvent) -> None:
-        if event.item is not None and event.item.type == "function_call":
+        if event.item is None:
+            return
+        if event.item.type == "function_call":
             self._call(event.output_index, event.item)
-        elif event.item is not None and event.item.type == "reasoning":
-            self._reserve(event.output_index)
+        elif event.item.type == "reasoning":
+            self._has_reasoned = True
+            self._blocks.reserve(event.output_index)
+        elif event.item.type in HOSTED_ITEMS:
+            self._update_hosted(event.output_index, hosted_block(event.item))
 
     def _on_text_done(self, event: ResponsesEvent) -> None:
         self._fill_prose((event.output_index, event.content_index), TextDelta, event.text or event.refusal)
 
     def _on_arguments_done(self, event: ResponsesEvent) -> None:
-        self._fill(self._blocks.get((event.output_index, _WHOLE)), event.arguments)
+        self._blocks.fill(self._blocks.get(event.output_index), event.arguments)
 
     def _on_item_done(self, event: ResponsesEvent) -> None:
         if event.item is not None:
@@ -157,76 +150,53 @@ class ResponsesMapper:
                     self._fill_prose((at, part), TextDelta, content.text or content.refusal)
             case "function_call":
                 self._call(at, item)
-                self._fill(self._blocks.get((at, _WHOLE)), item.arguments)
+                self._blocks.fill(self._blocks.get(at), _argument_text(item))
             case "reasoning":
-                self._reserve(at)
+                self._has_reasoned = True
+                self._blocks.reserve(at)
                 words = "\n\n".join(part.text or "" for part in item.summary or item.content or ())
-                self._fill_prose((at, _WHOLE), ThinkingDelta, words)
+                self._fill_prose((at, WHOLE), ThinkingDelta, words)
                 if not item.encrypted_content and not is_last_word:
                     return  # it may still come with the whole response (PV-30)
                 self._seal(at, item)
+            case kind if kind in HOSTED_ITEMS:
+                self._update_hosted(at, hosted_block(item))
+                del self._hosted[at]
             case _:
                 return
         self._done |= {at, item.id or at}
-        self._close(at)
+        self._blocks.close(at)
 
     def _call(self, at: int, item: Item) -> None:
-        if (at, _WHOLE) in self._blocks or at in self._done:
+        if self._blocks.get(at) is not None or at in self._done:
             return
         self._has_called = True
         item_id = item.id if self._has_reasoned else None
-        block = self._new_block((at, _WHOLE), ToolInputDelta)
-        self._batch.add(BlockStarted(block.index, "tool_use", item.call_id or item.id, item.name or "", item_id))
+        self._blocks.start_call(at, ToolInputDelta, item.call_id or item.id, item.name or "", item_id)
 
     def _seal(self, at: int, item: Item) -> None:
         if item.encrypted_content:
-            block = self._block((at, _WHOLE), ThinkingDelta)
+            block = self._blocks.prose((at, WHOLE), ThinkingDelta)
             self._batch.add(
                 ThinkingSealed(
                     block.index, encrypted_content=item.encrypted_content, id=item.id, provenance=self._provenance
                 )
             )
 
-    # --- blocks
-
-    def _block(self, key: tuple[int, int], kind: Prose) -> _Block:
-        block = self._blocks.get(key)
-        if block is None:
-            block = self._new_block(key, kind)
-            self._batch.add(BlockStarted(block.index, "text" if kind is TextDelta else "thinking"))
-        return block
-
-    def _new_block(self, key: tuple[int, int], kind: Delta) -> _Block:
-        index = self._reserved.pop(key[0], None)
-        if index is None:
-            index, self._next_index = self._next_index, self._next_index + 1
-        block = self._blocks[key] = _Block(index, kind)
-        return block
-
-    def _reserve(self, at: int) -> None:
-        """Keep a place for reasoning, which may turn out last of all to hold anything, ahead of what follows it."""
-        self._has_reasoned = True
-        if (at, _WHOLE) not in self._blocks and at not in self._reserved:
-            self._reserved[at] = self._next_index
-            self._next_index += 1
-
-    def _say(self, block: _Block, text: str) -> None:
-        block.has_delta = True
-        self._batch.delta(block.kind, block.index, text)
-
     def _fill_prose(self, key: tuple[int, int], kind: Prose, whole: str | None) -> None:
         if whole and key[0] not in self._done:
-            self._fill(self._block(key, kind), whole)
+            self._blocks.fill(self._blocks.prose(key, kind), whole)
 
-    def _fill(self, block: _Block | None, whole: str | None) -> None:
-        """Say the whole of a block of which no delta came (PV-28)."""
-        if block is not None and whole and not block.has_delta:
-            self._say(block, whole)
+    # --- what the vendor runs itself
 
-    def _close(self, at: int | None = None) -> None:
-        """Close the blocks of item `at`, or all."""
-        for key in [key for key in self._blocks if at is None or key[0] == at]:
-            self._batch.add(BlockStopped(self._blocks.pop(key).index))
+    def _update_hosted(self, at: int, block: HostedBlock) -> None:
+        self._hosted[at] = block
+        self._blocks.update(at, block)
+
+    def _on_hosted_status(self, event: ResponsesEvent) -> None:
+        status = status_in(event.type)
+        if status is not None:
+            self._update_hosted(event.output_index, with_status(self._hosted[event.output_index], status))
 
     # --- the end
 
@@ -238,7 +208,7 @@ class ResponsesMapper:
         for at, item in enumerate(response.output or ()):
             if at not in self._done and (item.id is None or item.id not in self._done):
                 self._item_done(at, item, is_last_word=True)
-        self._close()
+        self._blocks.close()
         self._batch.add(MessageDelta(self._stop_reason(response), _usage(response.usage)))
         self._batch.add(MessageStopped())
         self.is_complete = True
@@ -260,6 +230,12 @@ class ResponsesMapper:
         if isinstance(inner, str):
             raise from_stream(self._target, event.code, inner)
         inner = inner or ErrorShape()
+        if CONNECTION_LIMIT in (inner.code, event.code):
+            raise SocketEnded(f"{self._target.label} wants a new connection: this one has been open for too long")
+        status = event.status_code if event.status is None else event.status
+        if isinstance(status, int) and not 200 <= status < 300:
+            headers = {name.lower(): str(value) for name, value in (event.headers or {}).items()}
+            raise from_status(self._target, status, headers, msgspec.json.encode({"error": inner}).decode())
         raise from_stream(self._target, event.code or inner.code or inner.type, event.message or inner.message)
 
     # --- which is for which
@@ -291,6 +267,12 @@ def _usage(usage: ResponseUsage | None) -> TokenUsage | None:
     return TokenUsage(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
+        total_tokens=usage.total_tokens,
         cache_read_tokens=cached.cached_tokens if cached else None,
         reasoning_tokens=reasoned.reasoning_tokens if reasoned else None,
     )
+
+
+def _argument_text(item: Item) -> str | None:
+    """The arguments of a call; some servers have an object where the wire has a string."""
+    return msgspec.json.encode(item.arguments).decode() if isinstance(item.arguments, dict) else item.arguments

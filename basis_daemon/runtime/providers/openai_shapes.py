@@ -20,6 +20,7 @@ class ErrorShape(msgspec.Struct):
     message: str | None = None
     code: str | int | None = None
     type: str | None = None
+    param: str | None = None
 
 
 # --- Responses -------------------------------------------------------------------------------------------------------
@@ -38,15 +39,21 @@ class Item(msgspec.Struct):
     id: str | None = None
     call_id: str | None = None
     name: str | None = None
-    arguments: str | None = None
+    arguments: str | dict[str, Any] | None = None
     encrypted_content: str | None = None
     content: list[Part] | None = None
     summary: list[Part] | None = None
+    status: str | None = None
+    action: Any = None
+    result: Any = None
+    revised_prompt: str | None = None
+    output_format: str | None = None
 
 
 class ResponseUsage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
+    total_tokens: int | None = None
     input_tokens_details: CachedTokens | None = None
     output_tokens_details: ReasoningTokens | None = None
 
@@ -80,6 +87,10 @@ class ResponsesEvent(msgspec.Struct):
     error: ErrorShape | str | None = None
     code: str | int | None = None
     message: str | None = None
+    status: int | str | None = None
+    status_code: int | None = None
+    headers: dict[str, Any] | None = None
+    """Of an error over a websocket: what HTTP has outside the body (PV-38)."""
 
 
 class TypedOnly(msgspec.Struct):
@@ -118,6 +129,7 @@ class Choice(msgspec.Struct):
 class ChatUsage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    total_tokens: int | None = None
     prompt_tokens_details: CachedTokens | None = None
     completion_tokens_details: ReasoningTokens | None = None
 
