@@ -29,6 +29,9 @@ from basis_protocol.sessions import SessionAttachResult, SessionInfo, SessionSna
 SNAPSHOT_ITEMS = 100
 """Items of the conversation an attach is given at once; the rest is paged back from there."""
 
+OF_A_REQUEST = ("waiting_provider", "working")
+"""States the runtime tells of, while a request of a turn is under way."""
+
 
 class LiveSession:
     """A conversation this daemon holds the lease of. Everything here is synchronous and stays on the loop."""
@@ -97,10 +100,11 @@ class LiveSession:
     def emit(self, event: AnyEvent) -> None:
         """Number and keep an event. What the runtime calls for every token: nothing here waits or raises."""
         running = self.running
-        if isinstance(event, InfoChanged) and event.state is not None and event.state is not self._state:
+        state = event.state if isinstance(event, InfoChanged) else None
+        if state is not None and state is not self._state and state.kind in OF_A_REQUEST:
             # The runtime's view of its own request; what the whole session is doing is told from here.
             if running is not None:
-                running.note_state(event.state)
+                running.note_state(state)
                 self.refresh_state()
             return
         self.painting.observe(event)
