@@ -6,37 +6,29 @@ as long as it does (SE-1).
 """
 
 import asyncio
-import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
-import anyio
-
-from basis_daemon.errors import BasisError, Busy, Cancelled, ProviderNotFound, RunFailure
-from basis_daemon.runtime.agent import Agent, now_ms
-from basis_daemon.runtime.agent_operations import Nursery, Subagent, TurnOperations
-from basis_daemon.runtime.cancel import CancelSignal
+from basis_daemon.errors import BasisError, Busy, ProviderNotFound
+from basis_daemon.runtime.agent import Agent
+from basis_daemon.runtime.agent_operations import TurnOperations
 from basis_daemon.runtime.delegation import SubagentOutcome, SubagentTemplate
 from basis_daemon.runtime.limits import Meter, TurnOptions
-from basis_daemon.runtime.loop import run_turn
 from basis_daemon.runtime.permissions import Approver, Authorizer, Permissions, SessionAnswers
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.prices import Pricing, unpriced
 from basis_daemon.runtime.providers.base import Effort, ModelInfo, Provider, RequestOptions, ToolChoice
 from basis_daemon.runtime.steering import Steering
 from basis_daemon.runtime.store.base import PromptAccepted, TurnEnded, TurnStatus
-from basis_daemon.runtime.tool_calls import CallRound, ToolHost
+from basis_daemon.runtime.subagent_run import Nursery, Subagent, SubagentHandle
+from basis_daemon.runtime.tool_calls import CallRound
+from basis_daemon.runtime.tool_host import ToolHost
 from basis_daemon.runtime.turn import Inbox, Turn
+from basis_daemon.runtime.turn_end import outcome_of, run_bounded, tell_end
 from basis_daemon.runtime.typed_output import OutputWanted, TerminalTool
-from basis_protocol.events import AnyEvent, Branched, ErrorEvent, Notice
-
-logger = logging.getLogger(__name__)
-
-BOUND_NAMES = {"deadline": "deadline", "tool_budget": "tool_budget"}
-"""Failures that are bounds, by their kind, and the word `stoppedBy` shows (BD-1)."""
+from basis_protocol.events import AnyEvent, Branched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,27 +62,6 @@ class SessionOptions:
     """Depth at which no further work is handed on (CO-7)."""
     keep_subagents: bool = False
     """Whether conversations of finished subagents stay in the store (CO-5)."""
-
-
-class SubagentHandle:
-    """A subagent that works beside its parent (SE-28)."""
-
-    def __init__(self, subagent: Subagent, work: asyncio.Task[SubagentOutcome]) -> None:
-        self.agent_id = subagent.id
-        self.name = subagent.name
-        self._work = work
-
-    @property
-    def task_id(self) -> str:
-        """What its `task_updated` events bear."""
-        return self.agent_id
-
-    async def wait(self) -> SubagentOutcome:
-        """How it ended. Repeatable, and cancelling it changes nothing."""
-        return await asyncio.shield(self._work)
-
-    def cancel(self) -> None:
-        self._work.cancel()
 
 
 class Session:
@@ -237,9 +208,9 @@ class Session:
         try:
             if output is not None:
                 self._host.registry.register(TerminalTool(output, self.agent.id), agent=self.agent.id)
-            self.failure = failure = await _run_bounded(turn)
-            outcome = _outcome(turn, failure)
-            _tell_end(turn, outcome, failure)
+            self.failure = failure = await run_bounded(turn)
+            outcome = outcome_of(turn, failure)
+            tell_end(turn, outcome, failure)
             self._fall_back(turn, outcome.status)
             self.agent.end_turn(outcome)
             status = outcome.status
@@ -329,54 +300,3 @@ class Session:
         abandoned = self.agent.move_leaf(target)
         if abandoned:
             turn.emit(Branched(entry_id=target, abandoned_entries=abandoned))
-
-
-async def _run_bounded(turn: Turn) -> BasisError | None:
-    """Run the turn under its cancel signal and its deadline. Returns what it failed with, if it did."""
-    cancel = turn.meter.options.cancel or CancelSignal()
-    deadline = turn.meter.deadline_at
-    with anyio.CancelScope(deadline=math.inf if deadline is None else deadline) as scope, cancel.calling(scope.cancel):
-        try:
-            await run_turn(turn)
-        except BasisError as error:
-            return error
-        except Exception as error:
-            logger.exception("turn %s failed unexpectedly", turn.id)
-            return RunFailure(f"an internal error ended the turn ({type(error).__name__}); the daemon's log has it")
-        return None
-    return Cancelled(cancel.reason or "cancelled") if cancel.is_set else turn.meter.deadline_failure()
-
-
-def _outcome(turn: Turn, failure: BasisError | None) -> TurnEnded:
-    status: TurnStatus = "ok" if failure is None else "cancelled" if isinstance(failure, Cancelled) else "error"
-    return TurnEnded(
-        turn_id=turn.id,
-        status=status,
-        stopped_by=turn.stopped_by if failure is None else BOUND_NAMES.get(failure.kind),
-        final_message=turn.final_message if status == "ok" else None,
-        error=None if failure is None else describe(failure),
-        output=turn.output.value if turn.output is not None and status == "ok" else None,
-        usage=turn.meter.usage,
-        at_ms=now_ms(),
-    )
-
-
-def _tell_end(turn: Turn, outcome: TurnEnded, failure: BasisError | None) -> None:
-    if failure is not None and outcome.status == "error":
-        turn.emit(ErrorEvent(message=outcome.error or "", recoverable=failure.category == "retryable"))
-    # A turn that was ended well but early has no answer: that is said, not left to be guessed (TO-3).
-    if outcome.status == "ok" and outcome.stopped_by is not None and outcome.final_message is None:
-        turn.emit(Notice(message="the turn was ended before its answer; what was done until then stays"))
-
-
-def describe(error: BaseException) -> str:
-    """The error's text, its causes' texts where they say something new, and what to do about it (TN-4)."""
-    parts = [str(error)]
-    cause = error.__cause__
-    while cause is not None and isinstance(cause, BasisError):
-        if str(cause) not in parts[0]:
-            parts.append(str(cause))
-        cause = cause.__cause__
-    text = ": ".join(part for part in parts if part)
-    hint = error.hint if isinstance(error, BasisError) else None
-    return f"{text} ({hint})" if hint else text

@@ -21,7 +21,7 @@ from basis_daemon.runtime.providers.errors import ProviderError
 from basis_daemon.runtime.providers.governor import Governor
 from basis_daemon.runtime.providers.network import Network
 from basis_daemon.runtime.providers.registry import ProviderRegistry, chat_completions_definition
-from basis_daemon.runtime.sessions import describe
+from basis_daemon.runtime.turn_end import describe
 from support.conversations import new_conversation
 from support.model_server import ModelServer, Raw, Reply, breaks, cuts, fails, malformed, raw, says
 

@@ -9,7 +9,7 @@ import pytest
 from basis_daemon.errors import BasisError, BudgetExhausted, Busy, EmptyPrompt
 from basis_daemon.runtime.limits import ProviderRetry, TurnOptions
 from basis_daemon.runtime.runtime import Runtime
-from basis_daemon.runtime.sessions import describe
+from basis_daemon.runtime.turn_end import describe
 from basis_daemon.workspace.budget import BudgetPool
 from basis_protocol.events import AnyEvent, RunFinished, RunStarted, Usage, UsageReported
 from support.model_server import calls, fails, hangs, says, tool
