@@ -15,7 +15,7 @@ from basis_daemon.errors import (
 )
 from basis_daemon.runtime.providers.definition import WireChoice
 from basis_daemon.runtime.providers.endpoint import normalise_base_url
-from basis_daemon.runtime.providers.registry import PRESETS, ProviderChoice
+from basis_daemon.runtime.providers.registry import PRESETS, VENDORS_OF_WIRES, ProviderChoice
 from basis_daemon.runtime.runtime import ProviderSettings
 from basis_daemon.workspace.config import Config
 from basis_daemon.workspace.credentials import FoundKey, Keychain, KeySource, Slot, endpoint_slot, vendor_slot
@@ -41,9 +41,6 @@ HOW_TO_CONNECT = (
 )
 HOST = "the host"
 """Names the embedding program, or the person's command line, as the source of a setting."""
-
-OWN_WIRES = ("anthropic_messages", "gemini_generate_content")
-"""Wires of one vendor; whatever stands in for it speaks it too."""
 
 POCKET_MISSING = "install it with `basisctl pocket install`"
 
@@ -156,7 +153,7 @@ def endpoint_wire(provider: str) -> WireChoice:
     else chat/completions, which everybody can (PR-4)."""
     preset = PRESETS.get(provider)
     own = preset().wire if preset else "auto"
-    return own if own in OWN_WIRES else "chat_completions"
+    return own if own in VENDORS_OF_WIRES else "chat_completions"
 
 
 def _named(settings: ProviderSettings, provider: _Wanted, keychain: Keychain) -> ProviderChoice:

@@ -133,6 +133,18 @@ def test_a_bad_base_url_is_reported_without_the_url(tmp_path: Path) -> None:
     assert caught.value.key == "base_url" and CANARY not in str(caught.value)
 
 
+def test_the_wire_of_a_base_url_is_the_persons_to_choose(tmp_path: Path) -> None:
+    """CF-3, PR-4: what is sent where is not a repository's matter; a wire nobody speaks is refused."""
+    path = tmp_path / "g/config.json"
+    write_files(tmp_path, {"g/config.json": {"schema": 1, "wire": "anthropic_messages"}})
+    assert discover(tmp_path / "w", global_dir=tmp_path / "g").wire == Setting("anthropic_messages", path, "global")
+
+    write_files(tmp_path, {"g/config.json": {"schema": 1, "wire": "telegraph"}})
+    with pytest.raises(ConfigInvalid, match="responses"):
+        discover(tmp_path / "w", global_dir=tmp_path / "g")
+    assert failure(tmp_path, '{"schema": 1, "wire": "responses"}', WorkspaceBaseUrl).key == "wire"
+
+
 def test_a_file_that_is_there_but_cannot_be_read_fails(tmp_path: Path) -> None:
     """DI-2."""
     failure(tmp_path, b'{"schema": 1, "model": "caf\xe9 sk-canary-5f1e"}', ConfigUnreadable)

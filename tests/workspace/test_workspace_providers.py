@@ -15,7 +15,8 @@ from basis_daemon.errors import (
     UnknownProvider,
 )
 from basis_daemon.redact import Secret
-from basis_daemon.runtime.providers.registry import PRESETS, ProviderChoice
+from basis_daemon.runtime.providers.definition import WireName
+from basis_daemon.runtime.providers.registry import PRESETS, VENDORS_OF_WIRES, ProviderChoice, definition_of
 from basis_daemon.runtime.runtime import ProviderSettings
 from basis_daemon.workspace.config import Config, Setting
 from basis_daemon.workspace.credentials import Keychain
@@ -34,7 +35,10 @@ def decide(
     has_pocket: bool = False,
 ) -> Decision:
     return decide_provider(
-        settings or ProviderSettings(), config or Config(), Keychain(environment or {}), is_pocket_installed=lambda: has_pocket
+        settings or ProviderSettings(),
+        config or Config(),
+        Keychain(environment or {}),
+        is_pocket_installed=lambda: has_pocket,
     )
 
 
@@ -215,3 +219,29 @@ def test_no_error_or_choice_shows_a_key() -> None:
         except ProviderSetupError as error:
             shown.append(f"{error} {error.hint} {error.details}")
     assert KEY not in " ".join(shown)
+
+
+def test_an_endpoint_speaks_what_it_is_said_to_and_else_what_it_stands_in_for() -> None:
+    """PR-4: host over file; chat/completions unless the provider has a wire of its own."""
+    environment = {"BASIS_BASE_URL": "https://gw.example", "BASIS_API_KEY": KEY}
+    config = from_file(wire="responses")
+
+    assert decide(environment).choice.wire == "chat_completions"
+    assert decide(environment, config=config).choice.wire == "responses"
+    said = ProviderSettings(wire="anthropic_messages")
+    assert decide(environment, config=config, settings=said).choice.wire == "anthropic_messages"
+    assert decide({"OPENAI_API_KEY": KEY}, config=config).choice.wire == "auto"
+
+
+@pytest.mark.parametrize(("wire", "vendor"), VENDORS_OF_WIRES.items())
+def test_an_endpoint_of_a_vendors_wire_is_like_the_vendor_and_is_not_it(wire: WireName, vendor: str) -> None:
+    """PR-4, PV-62: its headers and abilities, at another address, under the id that was chosen."""
+    choice = ProviderChoice("openai", Secret(KEY), "https://gw.example/v1", wire, None)
+    if vendor not in PRESETS:
+        with pytest.raises(ProviderNotFound, match="does not speak the wire"):
+            definition_of(choice)
+        return
+    found, like = definition_of(choice), PRESETS[vendor]()
+    assert (found.id, found.base_url, found.wire) == ("openai", "https://gw.example/", wire)
+    assert (found.auth, found.headers, found.capabilities) == (like.auth, like.headers, like.capabilities)
+    assert not found.is_vendor and found.identity != like.identity

@@ -93,6 +93,13 @@ PRESETS: Final[dict[str, Callable[[], ProviderDefinition]]] = {
 }
 
 
+VENDORS_OF_WIRES: Final[dict[str, str]] = {
+    "anthropic_messages": "anthropic",
+    "gemini_generate_content": "gemini",
+}
+"""Wires that are one vendor's: an endpoint that speaks one wants that vendor's headers, and can what the vendor can."""
+
+
 @dataclass(frozen=True)
 class ProviderChoice:
     """Which provider, with whose key, where, over which wire; `source` says where the choice was found.
@@ -125,14 +132,26 @@ def definition_of(choice: ProviderChoice) -> ProviderDefinition:
             )
         definition = preset()
     else:
-        definition = chat_completions_definition(choice.provider, choice.base_url)
-        if preset is not None and preset().capabilities == _LOCAL:
-            definition = replace(preset(), base_url=definition.base_url)
+        definition = _endpoint(choice, choice.base_url)
     if choice.wire != "auto":
         definition = replace(definition, wire=choice.wire)
     if choice.api_key:
         refuse_plaintext(definition.base_url)
     return definition
+
+
+def _endpoint(choice: ProviderChoice, base_url: str) -> ProviderDefinition:
+    """An endpoint under the chosen id: like the vendor whose wire it speaks, like the local server it stands in for, or
+    plain chat/completions. Raises as `definition_of` does."""
+    plain = chat_completions_definition(choice.provider, base_url)
+    vendor = VENDORS_OF_WIRES.get(choice.wire)
+    preset = PRESETS.get(vendor or choice.provider)
+    if vendor is not None and preset is None:
+        raise ProviderNotFound(f"this version does not speak the wire {choice.wire}", hint="choose another wire")
+    like = preset() if preset is not None else plain
+    if vendor is not None:
+        return replace(like, id=choice.provider, label=plain.label, base_url=plain.base_url, is_vendor=False)
+    return replace(like, base_url=plain.base_url) if like.capabilities == _LOCAL else plain
 
 
 class ProviderRegistry:

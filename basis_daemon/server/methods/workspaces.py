@@ -53,7 +53,7 @@ def _describe(info: WorkspaceInfo, workspace: Workspace) -> WorkspaceDescription
     config = workspace.config
     settings = {
         name: setting
-        for name in ("provider", "model", "effort", "base_url")
+        for name in ("provider", "model", "effort", "base_url", "wire")
         if (setting := getattr(config, name)) is not None
     }
     return WorkspaceDescription(
