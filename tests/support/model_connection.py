@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection of the scripted model: keep-alive, chunked bodies, clients that leave in the middle.
+"""One connection of the scripted model: keep-alive, chunked bodies, websockets, clients that leave in the middle.
 
 Owns bytes and pacing. What is answered is decided by `model_server.py`.
 """
@@ -9,11 +9,15 @@ import socket
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from support.model_turns import Delivery, Failure
 from support.model_wires import Piece, compact, error_body
 
+if TYPE_CHECKING:
+    from support.model_socket import ModelSocket
+
+SWITCHING_PROTOCOLS = 101
 Ended = Callable[[Any], None]
 AS_IT_COMES = Delivery()
 FLUSH_BYTES = 65_536
@@ -77,6 +81,9 @@ class Connection(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._answering: asyncio.Task[None] | None = None
         self._is_lost = False
+        self._socket: ModelSocket | None = None
+        self._messages: list[bytes] = []
+        self._handshake: tuple[str, dict[str, str]] | None = None
 
     # --- asyncio.Protocol ---------------------------------------------------------------------------------------------
 
@@ -99,7 +106,10 @@ class Connection(asyncio.Protocol):
         self._writable.set()
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
+        if self._socket is not None:
+            self._socket.feed(data)
+        else:
+            self._buffer += data
         self._next()
 
     def abort(self) -> None:
@@ -112,9 +122,29 @@ class Connection(asyncio.Protocol):
     def _next(self) -> None:
         if self._answering is not None or self._is_lost:
             return
+        if self._handshake is not None:
+            self._next_message(*self._handshake)
+            return
+        head = bytes(self._buffer)
         request = self._parse()
         if request is not None:
             answer = self._arrived(self._number, *request)
+            if answer.status == SWITCHING_PROTOCOLS:
+                self._switch(request[1], request[2], head, answer.headers)
+                return
+            self._answering = self._tasks.create_task(self._send(answer))
+
+    def _switch(self, target: str, headers: dict[str, str], head: bytes, added: Mapping[str, str]) -> None:
+        """Go on as a websocket, each of whose messages is a request."""
+        from support.model_socket import ModelSocket  # wants a library that is there for tests alone
+
+        self._socket = ModelSocket(self._write, self._messages.append)
+        self._handshake = (target, headers)
+        self._socket.accept(head, dict(added))
+
+    def _next_message(self, target: str, headers: dict[str, str]) -> None:
+        if self._messages:
+            answer = self._arrived(self._number, "POST", target, headers, self._messages.pop(0))
             self._answering = self._tasks.create_task(self._send(answer))
 
     def _parse(self) -> tuple[str, str, dict[str, str], bytes] | None:
@@ -166,11 +196,13 @@ class Connection(asyncio.Protocol):
         delivery = answer.delivery
         if delivery.hang_before_headers:
             await asyncio.Event().wait()
+        if self._socket is not None:
+            return await self._deliver_messages(self._socket, answer)
         reason = REASONS.get(answer.status, "Scripted")
         fields = {**answer.headers, "transfer-encoding": "chunked"}
         head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
         self._write(f"HTTP/1.1 {answer.status} {reason}\r\n{head}\r\n".encode("latin-1"))
-        body = _Body(self._write, self._writable, delivery)
+        body = Body(self._write, self._writable, delivery)
         if await body.send(answer.pieces):
             self._write(b"0\r\n\r\n")
             return "sent"
@@ -179,6 +211,22 @@ class Connection(asyncio.Protocol):
         elif delivery.cut_how == "reset":
             self._reset()
         elif self._transport is not None:
+            self._transport.close()
+        return "cut"
+
+    async def _deliver_messages(self, socket: "ModelSocket", answer: Answer) -> str:
+        from support.model_socket import FramedBody, error_message
+
+        if answer.status >= 400:
+            self._write(socket.framed(error_message(answer)))
+            return "sent"
+        body = FramedBody(socket, self._write, self._writable, answer.delivery)
+        if await body.send(answer.pieces):
+            return "sent"
+        if answer.delivery.cut_how == "reset":
+            self._reset()
+        elif self._transport is not None:
+            socket.close(answer.delivery.close_code)
             self._transport.close()
         return "cut"
 
@@ -194,7 +242,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
 
-class _Body:
+class Body:
     """Sends the pieces of one body as its delivery says, joining what need not be apart into one write."""
 
     def __init__(self, write: Callable[[bytes], None], writable: asyncio.Event, delivery: Delivery) -> None:

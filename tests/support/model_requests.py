@@ -33,6 +33,8 @@ class ModelRequest:
     connection: int
     """Which connection of the server it came on, from 1: the same number twice is a reused connection."""
     ending: Ending | None = None
+    context: list[Json] | None = None
+    """On the Responses wire, all the model sees: what the response that is continued stood for, and what is new."""
     _body: Json = field(default=None, repr=False)
 
     @property
@@ -52,7 +54,9 @@ class ModelRequest:
 
     @property
     def items(self) -> list[dict[str, Json]]:
-        """The conversation as the wire has it: `input` items or `messages`."""
+        """The conversation as the model sees it, in the wire's words; what was sent of it is in `body`."""
+        if self.context is not None:
+            return self.context
         return self.body.get("input" if self.wire == "responses" else "messages", [])
 
     @property

@@ -31,8 +31,9 @@ from types import TracebackType
 from typing import Any
 
 from support.milestones import WAIT_S, Milestones
-from support.model_connection import Answer, Connection
+from support.model_connection import SWITCHING_PROTOCOLS, Answer, Connection
 from support.model_requests import Ending, ModelRequest, Wire, wire_of
+from support.model_responses import KeptResponses
 from support.model_turns import (
     Called,
     Failure,
@@ -96,6 +97,8 @@ class ModelServer:
     `models`: ids or rows of the listing; `listing`: how listing fails instead. `api_key`: requests without exactly this
     bearer token get a 401.
     `wires`: the wires spoken; the other one's path answers 404, as a server without it does.
+    `websockets`: whether the Responses wire is also spoken over a websocket. `continues`: whether responses can be
+    continued by their id; without it the parameter is unknown. `answer_headers` go with every answer and handshake.
     """
 
     def __init__(
@@ -106,8 +109,14 @@ class ModelServer:
         listing: Failure | None = None,
         api_key: str | None = None,
         wires: Iterable[Wire] = ALL_WIRES,
+        websockets: bool = True,
+        continues: bool = True,
+        answer_headers: Mapping[str, str] | None = None,
         port: int = 0,
     ) -> None:
+        self._has_websockets = websockets
+        self._responses = KeptResponses(continues)
+        self._answer_headers = dict(answer_headers or {})
         self._lock = threading.Lock()
         self._script = list(script)
         self._taken = 0
@@ -128,6 +137,8 @@ class ModelServer:
         """Generation requests, on either wire, in order of arrival."""
         self.listings: list[ModelRequest] = []
         """Requests for the list of models."""
+        self.handshakes: list[ModelRequest] = []
+        """Requests to become a websocket, refused ones too."""
         self.strays: list[ModelRequest] = []
         """Requests for anything else, and for a wire this server doesn't speak."""
 
@@ -149,6 +160,10 @@ class ModelServer:
         with self._lock:
             scripted, taken = len(self._script), self._taken
         assert taken == scripted, f"the script has {scripted} turns, the model was asked {taken} times"
+
+    def forget_responses(self) -> None:
+        """Know no response that was given out until now."""
+        self._responses.forget()
 
     # --- what came in ------------------------------------------------------------------------------------------------
 
@@ -241,6 +256,8 @@ class ModelServer:
     # --- answering (in the server's thread) --------------------------------------------------------------------------
 
     def _arrived(self, connection: int, method: str, target: str, headers: dict[str, str], data: bytes) -> Answer:
+        if headers.get("upgrade") == "websocket" and method == "GET":
+            return self._shake_hands(connection, method, target, headers)
         wire = wire_of(method, target.partition("?")[0])
         generates = wire in self._wires
         with self._lock:
@@ -251,10 +268,26 @@ class ModelServer:
             self._milestones.reach(("request", request.index), request)
         return self._answer(request, generates)
 
+    def _shake_hands(self, connection: int, method: str, target: str, headers: dict[str, str]) -> Answer:
+        wire = wire_of("POST", target.partition("?")[0])
+        with self._lock:
+            index = len(self.handshakes)
+            self.handshakes.append(
+                ModelRequest(index, method, target, wire, headers, b"", time.monotonic(), connection)
+            )
+        if not self._has_websockets or wire != "responses" or wire not in self._wires:
+            return Answer(404, {"content-type": "text/plain"}, [Piece(b"404 page not found", False)])
+        if self._is_unauthorized(headers):
+            return Answer.of_json(401, error_body(401))
+        return Answer(SWITCHING_PROTOCOLS, self._answer_headers, [])
+
+    def _is_unauthorized(self, headers: Mapping[str, str]) -> bool:
+        return self._api_key is not None and headers.get("authorization") != f"Bearer {self._api_key}"
+
     def _answer(self, request: ModelRequest, generates: bool) -> Answer:
         if request.path == "/_recorded":
             return Answer.of_json(200, self._recorded())
-        if self._api_key is not None and request.headers.get("authorization") != f"Bearer {self._api_key}":
+        if self._is_unauthorized(request.headers):
             return Answer.of_json(401, error_body(401), ended=self._ended(request, generates))
         if request.wire == "models" and self._listing is not None:
             return Answer.of_failure(self._listing, self._ended(request, generates))
@@ -266,8 +299,11 @@ class ModelServer:
             _ = request.body
         except ValueError:
             return Answer.of_json(400, error_body(400), ended=self._ended(request, generates))
-        reply = self._take(request)
         ended = self._ended(request, generates)
+        refused = self._responses.resolve(request) if request.wire == "responses" else None
+        if refused is not None:
+            return Answer.of_failure(Failure(status=400, body=refused), ended)
+        reply = self._take(request)
         if isinstance(reply, Failure):
             return Answer.of_failure(reply, ended)
         if isinstance(reply, Raw):
@@ -296,10 +332,14 @@ class ModelServer:
         )
         asked = Asked(request.index + 1, request.body)
         stream = (ResponsesStream if request.wire == "responses" else ChatStream)(asked, replace(turn, parts=parts))
-        if not request.body.get("stream"):
+        is_streamed = request.body.get("stream") or request.body.get("type") == "response.create"
+        if not is_streamed:
             return Answer.of_json(200, stream.whole(), delivery=turn.delivery, ended=ended)
         headers = {"content-type": "text/event-stream; charset=utf-8", "x-request-id": f"req_{request.index + 1:08d}"}
-        return Answer(200, headers, stream.pieces(), turn.delivery, ended)
+        pieces = stream.pieces()
+        if isinstance(stream, ResponsesStream):
+            pieces = self._responses.kept(request, stream)
+        return Answer(200, headers | self._answer_headers, pieces, turn.delivery, ended)
 
     def _ended(self, request: ModelRequest, generates: bool) -> "Callable[[Any], None]":
         def ended(how: Any) -> None:

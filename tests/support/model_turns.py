@@ -136,6 +136,8 @@ class Delivery:
     cut_after_bytes: int | None = None
     cut_after_deltas: int | None = None
     cut_how: Literal["close", "reset", "end"] = "close"
+    close_code: int | None = None
+    """What a websocket that is cut says at its end; `None` is nothing."""
     hang_after_deltas: int | None = None
     hang_before_headers: bool = False
     burst_bytes: int | None = None
@@ -255,13 +257,16 @@ def cuts(
     after_bytes: int | None = None,
     after_deltas: int | None = None,
     how: Literal["close", "reset", "end"] = "close",
+    code: int | None = None,
 ) -> AnyReply:
     """`reply`, ended early: the socket closed in mid-body, reset, or (`end`) an HTTP body that looks complete."""
     if after_bytes is None and after_deltas is None:
         after_deltas = 1
     return replace(
         reply,
-        delivery=replace(reply.delivery, cut_after_bytes=after_bytes, cut_after_deltas=after_deltas, cut_how=how),
+        delivery=replace(
+            reply.delivery, cut_after_bytes=after_bytes, cut_after_deltas=after_deltas, cut_how=how, close_code=code
+        ),
     )
 
 

@@ -50,7 +50,12 @@ class ResponsesStream:
         self._asked = asked
         self._turn = turn
         self._sequence = 0
-        self._output: list[Json] = []
+        self.output: list[Json] = []
+        """Items that are whole."""
+
+    @property
+    def id(self) -> str:
+        return f"resp_{self._asked.serial:08d}"
 
     def pieces(self) -> Iterator[Piece]:
         yield self._event("response.created", response=self._response("in_progress"))
@@ -131,7 +136,7 @@ class ResponsesStream:
         yield self._done(index, {**item, **sealed, "summary": [whole] if part.chunks else []})
 
     def _done(self, index: int, item: Json) -> Piece:
-        self._output.append(item)
+        self.output.append(item)
         return self._event("response.output_item.done", output_index=index, item=item)
 
     def _end(self) -> Piece:
@@ -149,7 +154,7 @@ class ResponsesStream:
         body, over = self._asked.body, status != "in_progress"
         reasons = {"max_tokens": "max_output_tokens", "content_filter": "content_filter"}
         return {
-            "id": f"resp_{self._asked.serial:08d}",
+            "id": self.id,
             "object": "response",
             "created_at": CREATED_AT,
             "status": status,
@@ -160,7 +165,7 @@ class ResponsesStream:
             "max_output_tokens": body.get("max_output_tokens"),
             "max_tool_calls": None,
             "model": self._asked.model,
-            "output": self._output if over else [],
+            "output": self.output if over else [],
             "parallel_tool_calls": body.get("parallel_tool_calls", True),
             "previous_response_id": body.get("previous_response_id"),
             "prompt_cache_key": body.get("prompt_cache_key"),
