@@ -218,3 +218,50 @@ def test_a_file_of_keys_that_others_can_read_is_said_to_be_the_problem(
     opened(client, repo, environment)
     refused = client.refusal("basis/session/new", {"workspace": str(repo)})
     assert "can be read by others" in refused["message"]
+
+
+def test_with_a_keyring_the_key_is_in_it_and_nowhere_else(
+    stopped_daemon: DaemonProcess, model: ModelServer, repo: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Found again by the next daemon; the key's own file says only where it is."""
+    drawer = tmp_path / "drawer"
+    drawer.mkdir()
+    (tmp_path / "keyring_of_the_test.py").write_text(DRAWER.format(directory=str(drawer)))
+    stopped_daemon.set_environment(
+        PYTHONPATH=str(tmp_path), PYTHON_KEYRING_BACKEND="keyring_of_the_test.Drawer", PYTHONDONTWRITEBYTECODE="1"
+    )
+    assert store_key(stopped_daemon.start().connect(), model)["state"]["detail"] == "the keyring"
+    assert CANARY not in (stopped_daemon.data / "credentials.json").read_text()
+    assert [path.read_text() for path in drawer.iterdir()] == [CANARY]
+
+    client = stopped_daemon.restart().connect()
+    model.script(says("Hi."))
+    opened(client, repo, environment)
+    assert turn(client, new_session(client, repo))["status"] == "ok"
+    assert model.requests[0].headers["authorization"] == f"Bearer {CANARY}"
+    client.call("basis/auth/forget", {"provider": "openai", "baseUrl": model.base_url})
+    assert list(drawer.iterdir()) == []
+    assert_no_trace(stopped_daemon, CANARY)
+
+
+DRAWER = """
+import hashlib, pathlib
+from keyring.backend import KeyringBackend
+
+class Drawer(KeyringBackend):
+    priority = 5
+
+    def _place(self, service, username):
+        return pathlib.Path({directory!r}) / hashlib.sha256((service + username).encode()).hexdigest()
+
+    def get_password(self, service, username):
+        place = self._place(service, username)
+        return place.read_text() if place.exists() else None
+
+    def set_password(self, service, username, password):
+        self._place(service, username).write_text(password)
+
+    def delete_password(self, service, username):
+        self._place(service, username).unlink()
+"""
+"""A keyring that keeps each key in a file, for a daemon in a process of its own."""
