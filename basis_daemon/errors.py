@@ -256,6 +256,12 @@ class ProviderNotFound(ProviderSetupError):
     kind = "provider_not_found"
 
 
+class ProviderSessionScopeIdentityMismatch(ProviderSetupError):
+    """RT-14: what a provider gave for one agent reports another provider's id."""
+
+    kind = "provider_scope_mismatch"
+
+
 class NoModelsAvailable(ProviderSetupError):
     """RT-30: the provider lists no models."""
 

@@ -15,12 +15,12 @@ from typing import Literal, Self
 
 import msgspec
 
-from basis_daemon.errors import ProviderNotFound
+from basis_daemon.errors import ProviderNotFound, ProviderSessionScopeIdentityMismatch
 from basis_daemon.processes import Executor, LocalExecutor
 from basis_daemon.redact import Secret
 from basis_daemon.runtime.agent import Agent
 from basis_daemon.runtime.permissions import SessionAnswers
-from basis_daemon.runtime.providers.base import ModelInfo, Provider
+from basis_daemon.runtime.providers.base import ModelInfo, Provider, RequestOptions, ResponsesTransport
 from basis_daemon.runtime.providers.definition import WireName
 from basis_daemon.runtime.providers.registry import ProviderRegistry
 from basis_daemon.runtime.providers.rehearsal import RehearsalProvider
@@ -65,6 +65,7 @@ class Runtime:
         providers: ProviderRegistry,
         executor: Executor,
         defaults: "ProviderSettings",
+        request_options: RequestOptions | None = None,
     ) -> None:
         self.store = store
         self.registry = registry
@@ -72,6 +73,8 @@ class Runtime:
         self.executor = executor
         self.defaults = defaults
         """What the host said about provider and model; workspaces resolve the rest (workspace.md 3)."""
+        self.request_options = request_options or RequestOptions()
+        """What is asked of particular providers for every session that says nothing else."""
         self.inboxes: list[Inbox] = []
         """Where things are left for its agents between their rounds; looked into by every session."""
 
@@ -109,6 +112,8 @@ class Runtime:
         return self._session(Agent(self.store, record, loaded, log), options)
 
     def _session(self, agent: Agent, options: SessionOptions, answers: SessionAnswers | None = None) -> Session:
+        if options.request_options is None:
+            options = replace(options, request_options=self.request_options)
         host = ToolHost(
             registry=self.registry,
             audience=options.audience,
@@ -126,6 +131,20 @@ class Runtime:
 
     def _nursery(self, parent: Session) -> SessionNursery:
         return SessionNursery(parent, create=self._create, provider=self.providers.by_id, forget=self.store.forget)
+
+    def fresh_provider_session_scope(self, provider: str) -> Provider:
+        """A conversation of its own with the provider of that id, on its shared connections; opens nothing (RT-14).
+
+        Raises `ProviderNotFound`, and `ProviderSessionScopeIdentityMismatch` for a provider whose scope says it is
+        another.
+        """
+        found = self.providers.by_id(provider)
+        if found is None:
+            raise ProviderNotFound(f"this runtime has no provider {provider!r}", hint="register it, or name another")
+        scope = found.scope()
+        if scope.id != found.id:
+            raise ProviderSessionScopeIdentityMismatch(f"the scope of provider {found.id!r} calls itself {scope.id!r}")
+        return scope
 
     async def resolve_model(self, provider: str, selector: ModelSelector = NEWEST_AVAILABLE) -> ModelInfo:
         """The model meant at the provider of that id (RT-29, RT-30). Raises `ProviderNotFound` ahead of all traffic
@@ -162,6 +181,7 @@ class RuntimeBuilder:
     executor: Executor | None = None
     instances: tuple[Provider, ...] = ()
     tools: tuple[Tool, ...] = ()
+    request_options: RequestOptions | None = None
 
     def with_provider(self, name: str) -> "RuntimeBuilder":
         """Name the provider: `openai`, `openrouter`, `ollama`, `lmstudio`, `rehearsal`, `pocket`."""
@@ -182,6 +202,15 @@ class RuntimeBuilder:
     def with_model(self, model: str) -> "RuntimeBuilder":
         """The model to use where a workspace doesn't say."""
         return replace(self, settings=replace(self.settings, model=model))
+
+    def with_request_options(self, options: RequestOptions) -> "RuntimeBuilder":
+        """What is asked of particular providers, for every session that says nothing else (2.4)."""
+        return replace(self, request_options=options)
+
+    def with_responses_transport(self, transport: ResponsesTransport) -> "RuntimeBuilder":
+        """How the Responses wire is spoken. A provider that can't fails its requests; nothing falls back (PV-39)."""
+        options = self.request_options or RequestOptions()
+        return self.with_request_options(replace(options, responses=replace(options.responses, transport=transport)))
 
     def with_provider_instance(self, provider: Provider) -> "RuntimeBuilder":
         """A ready-made provider, chosen by its id."""
@@ -225,6 +254,7 @@ class RuntimeBuilder:
             providers=providers,
             executor=self.executor or LocalExecutor(),
             defaults=self.settings,
+            request_options=self.request_options,
         )
 
 

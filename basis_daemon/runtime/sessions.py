@@ -7,7 +7,7 @@ as long as it does (SE-1).
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -47,8 +47,8 @@ class SessionOptions:
     audience: str | None = None
     system: str | None = None
     effort: Effort | None = None
-    request_options: RequestOptions = field(default_factory=RequestOptions)
-    """What the host wants of particular providers, for every request of the session (2.4)."""
+    request_options: RequestOptions | None = None
+    """What the host wants of particular providers, for every request of the session (2.4); unset is the runtime's."""
     name: str = "basis run"
     agent_id: str | None = None
     overlay: Callable[[Path], str | None] = lambda path: None
@@ -265,7 +265,7 @@ class Session:
             emit=emit,
             pricing=self.options.pricing,
             resumed=resumed,
-            request_options=self.options.request_options,
+            request_options=self.options.request_options or RequestOptions(),
             steering=self.steering,
             inboxes=self._inboxes,
             tool_choice=ToolChoice("tool", output.tool_name) if output and is_forced else ToolChoice(),

@@ -269,4 +269,5 @@ def _in_memory(shared: Runtime) -> Runtime:
         providers=shared.providers,
         executor=shared.executor,
         defaults=shared.defaults,
+        request_options=shared.request_options,
     )

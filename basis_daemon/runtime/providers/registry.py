@@ -41,7 +41,16 @@ def openai_definition() -> ProviderDefinition:
         label="OpenAI",
         base_url="https://api.openai.com/",
         wire="responses",
-        capabilities=Capabilities(embeddings=True),
+        capabilities=Capabilities(
+            websockets=True,
+            deferred_tools=True,
+            hosted_tool_search=True,
+            hosted_web_search=True,
+            image_generation=True,
+            reports_reasoning_tokens=True,
+            embeddings=True,
+        ),
+        keeps_responses=True,
         is_vendor=True,
     )
 
