@@ -15,6 +15,7 @@ from basis_daemon.runtime.store.base import AgentRecord
 from basis_daemon.server.error_map import InvalidParams
 from basis_daemon.workspace.approval import MODES
 from basis_daemon.workspace.config import EFFORTS
+from basis_daemon.workspace.efforts import efforts_of
 from basis_daemon.workspace.run import Mode, PreparedRun
 from basis_protocol.sessions import ConfigChoice, ConfigOption
 
@@ -55,9 +56,16 @@ def options(record: AgentRecord, mode: str, known: Sequence[ModelInfo] = ()) -> 
             category="effort",
             label="Reasoning effort",
             value=record.effort or DEFAULT_EFFORT,
-            choices=[ConfigChoice(value=each, label=each.capitalize()) for each in (DEFAULT_EFFORT, *EFFORTS)],
+            choices=[ConfigChoice(value=each, label=each.capitalize()) for each in _efforts(record)],
         ),
     ]
+
+
+def _efforts(record: AgentRecord) -> list[str]:
+    """What the model takes, or everything while that is not known; what is set is always among it."""
+    offered = efforts_of(record.provider, record.model)
+    words = [DEFAULT_EFFORT, *(EFFORTS if offered is None else offered)]
+    return words if record.effort in (None, *words) else [*words, str(record.effort)]
 
 
 def apply(run: PreparedRun, option: str, value: str) -> None:

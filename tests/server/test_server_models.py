@@ -132,3 +132,13 @@ def test_what_is_no_choice_is_refused_and_changes_nothing(
     assert client.refusal("basis/session/setConfig", params)["code"] == -32602
     info = client.call("basis/session/attach", {"sessionId": session_id})["info"]
     assert info["model"] == "big" and info["provider"] == "openai"
+
+
+def test_a_model_that_takes_no_effort_is_offered_none(daemon: DaemonProcess, repo: Path) -> None:
+    """PR-9: choices are what the model takes, as far as that is known."""
+    client = daemon.connect()
+    client.call("basis/workspace/open", {"path": str(repo), "env": {"PATH": "/usr/bin:/bin", "BASIS_DETECT": "off"}})
+    params = {"workspace": str(repo), "config": {"provider": "ollama", "model": "qwen3:8b"}}
+    assert choices(client.call("basis/session/new", params), "effort") == ["default"]
+    listed = client.call("basis/model/list", {"workspace": str(repo), "provider": "rehearsal"})
+    assert [model["efforts"] for model in listed["models"]] == [[]]

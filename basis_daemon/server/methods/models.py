@@ -7,6 +7,7 @@ from basis_daemon.runtime.prices import Price, PriceList, shipped_prices
 from basis_daemon.runtime.providers.base import ModelInfo as RuntimeModelInfo
 from basis_daemon.server.client import Client
 from basis_daemon.server.services import Services
+from basis_daemon.workspace.efforts import efforts_of
 from basis_daemon.workspace.model_catalogue import Listing
 from basis_daemon.workspace.provider_names import provider_id
 from basis_daemon.workspace.reachable import listings
@@ -49,6 +50,7 @@ def _result(found: Iterable[tuple[Listing, PriceList]]) -> ModelListResult:
 
 
 def _model(model: RuntimeModelInfo, price: Price | None) -> ModelInfo:
+    efforts = efforts_of(model.provider, model.id)
     return ModelInfo(
         id=model.id,
         provider=model.provider,
@@ -56,6 +58,7 @@ def _model(model: RuntimeModelInfo, price: Price | None) -> ModelInfo:
         context_window=model.context_window,
         description=model.description,
         created_at=model.created_at,
+        efforts=None if efforts is None else list(efforts),
         price=None if price is None else _price(price),
     )
 
