@@ -71,7 +71,7 @@ class WebSocket:
             if call.on_headers is not None:
                 call.on_headers(headers)
 
-        call = replace(
+        handshake = replace(
             call,
             method="GET",
             body=None,
@@ -79,7 +79,7 @@ class WebSocket:
             idle_timeout_s=call.connect_timeout_s,
             on_headers=keep,
         )
-        socket._stream = await socket._ending.enter_async_context(open_upgrade(pool, call))
+        socket._stream = await socket._ending.enter_async_context(open_upgrade(pool, handshake))
         if answered["accept"] != _accept(key):
             await socket.drop()
             raise MalformedStream(f"{call.target.label} agreed to a websocket and to none of ours")
