@@ -74,11 +74,16 @@ class EventPump:
 
     def deliver_rest(self, watch: Watch) -> None:
         """Everything owed to `watch`, now, if it is in memory."""
+        budget = LAST_BYTES
         with suppress(JournalTrimmed):
-            batch = watch.journal.recent(watch.cursor, LAST_BYTES)
-            if batch is not None and batch.last_seq == watch.journal.shown_seq:
+            # More than one step: what other clients were given at this place may have been cut earlier.
+            while watch.cursor < watch.journal.shown_seq and budget > 0:
+                batch = watch.journal.recent(watch.cursor, budget)
+                if batch is None:
+                    break
                 self._channel.send(batch.frames)
                 watch.cursor = batch.last_seq
+                budget -= len(batch.frames)
         if watch.cursor < watch.journal.shown_seq:
             self._tell_lagged(watch)
 

@@ -1,14 +1,18 @@
 """The journal: numbers without holes, the same for everybody, never shown before they are in the file (ADR 0002)."""
 
+import asyncio
 import json
 import os
+import socket
 from pathlib import Path
 
 import anyio
 import pytest
 
+from basis_daemon.server.channel import Channel
 from basis_daemon.server.journal import Batch, Journal, JournalTrimmed
 from basis_daemon.server.journal_file import JournalFile
+from basis_daemon.server.pump import EventPump, Watch
 from basis_protocol.events import AnyEvent, AssistantDelta, AssistantReasoningDelta, Notice
 
 pytestmark = pytest.mark.anyio
@@ -302,3 +306,29 @@ async def test_a_number_is_not_given_twice_when_the_beginning_of_the_file_is_dam
     second.flush()
     assert not second.can_replay(1)
     assert [event["seq"] for event in await read_all(second, 3)] == [4]
+
+
+async def test_client_of_a_session_that_ends_gets_all_it_is_owed_wherever_others_stood() -> None:
+    """Another client was given the first event alone; this one, slower, still gets both and is not called too slow."""
+    journal = Journal("s")
+    ours, theirs = socket.socketpair()
+    with theirs:
+        _, channel = await asyncio.get_running_loop().create_connection(
+            lambda: Channel(lambda body: None, lambda problem: None), sock=ours
+        )
+        watch = Watch(journal, 0, EventPump(channel), on_lagged=lambda: None)
+        journal.append(notice("one"))
+        journal.flush()
+        journal.recent(0, 1024)
+        journal.append(notice("two"))
+        journal.flush()
+
+        watch.finish()
+
+        theirs.setblocking(False)
+        frames = b""
+        with anyio.fail_after(5):
+            while b"two" not in frames:
+                frames += await asyncio.get_running_loop().sock_recv(theirs, 4096)
+        channel.abort("the test is over")
+    assert [params["event"]["message"] for params in decode(Batch(frames, 2))] == ["one", "two"]  # type: ignore[index]
