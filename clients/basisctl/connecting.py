@@ -61,6 +61,15 @@ def configured_provider(environ: Mapping[str, str]) -> str | None:
     return provider if provider in KEY_VARIABLES else None
 
 
+def configured_endpoint(environ: Mapping[str, str]) -> dict[str, str]:
+    """`provider`, `base_url` and `wire` of the endpoint the person has chosen; empty when they have chosen none."""
+    settings = read_config(config_path(environ))
+    if not settings.get("base_url"):
+        return {}
+    known = {name: str(settings[name]).strip() for name in ("provider", "base_url", "wire") if settings.get(name)}
+    return {"provider": "openai", **known}
+
+
 def require_safe_endpoint(url: str) -> None:
     """Raises `Usage` for a base URL that is none, or to which a key would travel in the clear (PV-63)."""
     from urllib.parse import urlsplit

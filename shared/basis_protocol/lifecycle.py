@@ -239,6 +239,7 @@ class AuthSetParams(WireModel):
     provider: str
     secret: str
     base_url: str | None = None
+    wire: Annotated[str | None, msgspec.Meta(description="what the endpoint speaks, for trying the key")] = None
     verify: Annotated[bool, msgspec.Meta(description="try the key first; one that is refused is not stored")] = False
     in_file: Annotated[bool, msgspec.Meta(description="keep it in a private file even where there is a keyring")] = (
         False

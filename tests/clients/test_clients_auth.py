@@ -112,3 +112,14 @@ def test_connecting_knows_of_a_stored_key(daemon: DaemonProcess, model: ModelSer
     basisctl("auth", "login", "--base-url", model.base_url, cwd=workspace, stdin=CANARY)
     done = basisctl("connect", "openai", "--base-url", model.base_url, cwd=workspace)
     assert "the key is taken from the credentials file" in done.stderr
+
+
+def test_the_endpoint_that_was_chosen_is_meant_when_none_is_named(
+    daemon: DaemonProcess, model: ModelServer, workspace: Path
+) -> None:
+    """Its key, and not that of the vendor whose name it bears."""
+    basisctl("connect", "openai", "--base-url", model.base_url, "--wire", "responses", cwd=workspace)
+    done = basisctl("auth", "login", cwd=workspace, stdin=CANARY)
+    assert "and works" in done.stderr and list(keys_in(daemon)) == [model.base_url.rstrip("/")]
+    basisctl("auth", "login", "openai", "--no-verify", cwd=workspace, stdin=CANARY)
+    assert sorted(keys_in(daemon)) == [model.base_url.rstrip("/"), "openai"]

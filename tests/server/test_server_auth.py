@@ -174,6 +174,7 @@ def test_what_can_be_no_key_is_refused_without_repeating_it(daemon: DaemonProces
         ({"provider": "opnai"}, "unknown_provider"),
         ({"provider": "ollama"}, "not_keyed"),
         ({"provider": "rehearsal", "baseUrl": "https://x.example"}, "not_keyed"),
+        ({"provider": "openai", "baseUrl": "https://gw.example", "wire": "telegraph"}, "invalid_params"),
         ({"provider": "openai", "baseUrl": "gw.example"}, "invalid_base_url"),
         ({"provider": "openai", "baseUrl": "http://gw.example/v1"}, "invalid_base_url"),
         ({"provider": "openai", "baseUrl": f"https://user:{CANARY}@gw.example"}, "invalid_base_url"),

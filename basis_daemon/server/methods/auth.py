@@ -12,7 +12,7 @@ import msgspec
 
 from basis_daemon.errors import BasisError, InvalidInput, NotKeyed, ProviderSetupError
 from basis_daemon.redact import Secret
-from basis_daemon.runtime.providers.definition import RetryPolicy, StaticCredentials
+from basis_daemon.runtime.providers.definition import RetryPolicy, StaticCredentials, WireChoice
 from basis_daemon.runtime.providers.endpoint import normalise_base_url, refuse_plaintext
 from basis_daemon.runtime.providers.errors import AuthenticationError
 from basis_daemon.runtime.providers.network import Network
@@ -20,6 +20,7 @@ from basis_daemon.runtime.providers.registry import ProviderChoice, definition_o
 from basis_daemon.server.client import Client
 from basis_daemon.server.error_map import InvalidParams
 from basis_daemon.server.services import Services
+from basis_daemon.workspace.config import WIRES
 from basis_daemon.workspace.credentials import Keychain, KeySource, Slot, endpoint_slot, vendor_slot
 from basis_daemon.workspace.provider_names import KEY_VARIABLES, LOCAL_SERVERS, provider_id
 from basis_daemon.workspace.providers import endpoint_wire
@@ -53,7 +54,8 @@ async def set_key(services: Services, client: Client, params: AuthSetParams) -> 
     key = _key(params.secret)
     if base_url is not None:
         refuse_plaintext(base_url)
-    verified, problem = await _try(services, provider, base_url, key) if params.verify else (None, None)
+    wire = _wire(provider, base_url, params.wire)
+    verified, problem = await _try(services, provider, base_url, wire, key) if params.verify else (None, None)
     await asyncio.to_thread(services.credentials.put, slot.name, key, in_file=params.in_file)
     await _changed(services, provider)
     state = await asyncio.to_thread(_state, provider, base_url, [services.workspaces.bare_keychain().source(slot)])
@@ -94,11 +96,20 @@ def _key(secret: str) -> Secret:
     return Secret(key)
 
 
-async def _try(services: Services, provider: str, base_url: str | None, key: Secret) -> tuple[bool | None, str | None]:
+def _wire(provider: str, base_url: str | None, said: str | None) -> WireChoice:
+    """What the key is tried over. Raises `InvalidParams`."""
+    known: WireChoice | None = next((wire for wire in WIRES if wire == said), None)
+    if said is not None and known is None:
+        raise InvalidParams(f"wire: it is one of {', '.join(WIRES)}", field="wire")
+    return "auto" if base_url is None else known or endpoint_wire(provider)
+
+
+async def _try(
+    services: Services, provider: str, base_url: str | None, wire: WireChoice, key: Secret
+) -> tuple[bool | None, str | None]:
     """Ask for the list of models with `key`. Raises `InvalidInput` for a key that is refused; anything else that goes
     wrong says nothing about the key, and is returned in words."""
     runtime = await asyncio.to_thread(services.runtime.get)
-    wire = "auto" if base_url is None else endpoint_wire(provider)
     opened = services.workspaces.list()
     network = Network.of(opened[0].keychain.environment, os.environ) if opened else None
     try:

@@ -12,7 +12,7 @@ import sys
 
 from basis_client.errors import fields_of
 from basisctl import exit_codes
-from basisctl.connecting import configured_provider, require_safe_endpoint
+from basisctl.connecting import configured_endpoint, configured_provider, require_safe_endpoint
 from basisctl.opening import Usage, open_daemon
 from basisctl.render import table
 from basisctl.screen import Screen
@@ -31,30 +31,38 @@ def main(args: Namespace) -> int:
 
 
 def _login(args: Namespace) -> int:
-    provider = args.provider or ("openai" if args.base_url else configured_provider(os.environ))
-    if provider is None:
-        raise Usage("whose key is it?", "name the provider: basisctl auth login openai")
-    if args.base_url is not None:
-        require_safe_endpoint(args.base_url)
+    params = _meant(args)
+    base_url = params.get("baseUrl")
+    if base_url is not None:
+        require_safe_endpoint(base_url)
     screen = Screen(os.environ)
     connection = open_daemon(args)
-    params: dict[str, Any] = {"provider": provider, "secret": _read_key(args.base_url or provider)}
-    params |= {"verify": not args.no_verify, "inFile": args.in_file}
-    if args.base_url is not None:
-        params["baseUrl"] = args.base_url
+    whose = one_line(base_url or params["provider"])
+    params |= {"secret": _read_key(whose), "verify": not args.no_verify, "inFile": args.in_file}
     result = connection.request("basis/auth/set", params)
     state = fields_of(result.get("state"))
     if args.json:
         screen.answer(json.dumps(result) + "\n")
         return exit_codes.OK
-    whose = one_line(args.base_url or provider)
     tried = " and works" if result.get("verified") else ""
     screen.line(f"the key for {whose} is kept in {one_line(str(state.get('detail')))}{tried}; it holds at once")
     if result.get("problem"):
         screen.line(f"warning: it could not be tried: {one_line(str(result['problem']))}")
-    if configured_provider(os.environ) not in (None, provider):
-        screen.line(f"next: basisctl connect {provider} (another provider is chosen at present)")
+    if base_url is None and configured_provider(os.environ) not in (None, params["provider"]):
+        screen.line(f"next: basisctl connect {params['provider']} (another provider is chosen at present)")
     return exit_codes.OK
+
+
+def _meant(args: Namespace) -> dict[str, Any]:
+    """Whose key it is: what was named, else what was chosen with `basisctl connect`. Raises `Usage`."""
+    chosen = configured_endpoint(os.environ)
+    if chosen and (args.base_url == chosen["base_url"] or (args.provider is None and args.base_url is None)):
+        meant: dict[str, Any] = {"provider": args.provider or chosen["provider"], "baseUrl": chosen["base_url"]}
+        return meant | ({"wire": chosen["wire"]} if "wire" in chosen else {})
+    provider = args.provider or ("openai" if args.base_url else configured_provider(os.environ))
+    if provider is None:
+        raise Usage("whose key is it?", "name the provider: basisctl auth login openai")
+    return {"provider": provider, **({"baseUrl": args.base_url} if args.base_url else {})}
 
 
 def _read_key(whose: str) -> str:
@@ -64,7 +72,7 @@ def _read_key(whose: str) -> str:
     if sys.stdin.isatty():
         from getpass import getpass
 
-        key = getpass(f"key for {one_line(whose)} (it is not shown): ", stream=sys.stderr)
+        key = getpass(f"key for {whose} (it is not shown): ", stream=sys.stderr)
     else:
         key = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not key.strip():

@@ -846,6 +846,8 @@ export interface AuthSetParams {
   readonly provider: string;
   readonly secret: string;
   readonly baseUrl?: string;
+  /** what the endpoint speaks, for trying the key */
+  readonly wire?: string;
   /**
    * try the key first; one that is refused is not stored
    * @defaultValue `false`

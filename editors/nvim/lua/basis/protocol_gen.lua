@@ -633,6 +633,7 @@
 ---@field provider string
 ---@field secret string
 ---@field baseUrl? string
+---@field wire? string what the endpoint speaks, for trying the key
 ---@field verify? boolean try the key first; one that is refused is not stored (default false)
 ---@field inFile? boolean keep it in a private file even where there is a keyring (default false)
 
