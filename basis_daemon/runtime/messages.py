@@ -87,6 +87,8 @@ class HostedToolSearch(Block, frozen=True, gc=False, tag="hosted_tool_search"):
     id: str
     status: str | None = None
     query: str | None = None
+    found: tuple[str, ...] = ()
+    """Names of the tools it brought up, where the provider has to be told of them again."""
 
 
 class HostedWebSearch(Block, frozen=True, gc=False, tag="hosted_web_search"):

@@ -104,8 +104,8 @@ async def test_local_server_elsewhere_keeps_finding_out_its_wire() -> None:
 
 async def test_unknown_provider_is_named() -> None:
     """RT-31"""
-    with pytest.raises(ProviderNotFound, match="'gemini'"):
-        definition_of(choice("gemini"))
+    with pytest.raises(ProviderNotFound, match="'mistral'"):
+        definition_of(choice("mistral"))
 
 
 async def test_key_over_plain_http_to_another_machine_is_refused_at_once(registry: ProviderRegistry) -> None:

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 from basis_daemon.redact import Secret
+from basis_daemon.runtime.providers.efforts import EffortRule
 from basis_daemon.runtime.providers.endpoint import origin
 
 WireName = Literal["responses", "chat_completions", "anthropic_messages", "gemini_generate_content"]
@@ -82,6 +83,8 @@ class ProviderDefinition:
     """Whether `hybrid` requests over HTTP do so; see `without_hybrid_http_previous_response_id`."""
     max_concurrent: int = 32
     """Requests of one key that may be under way at once; more wait their turn (`governor.py`)."""
+    efforts: tuple[EffortRule, ...] | None = None
+    """Which model takes which effort, where the wire has to know (PV-44); unset is the vendor's own table."""
     allow_plaintext: bool = False
     """Whether a key may travel over http:// to another machine (PV-63)."""
     is_vendor: bool = False

@@ -9,8 +9,8 @@ from urllib.parse import SplitResult, urlencode, urlsplit, urlunsplit
 
 from basis_daemon.errors import InvalidBaseUrl
 
-VERSIONED_ROOTS = ("/v1", "/backend-api/codex")
-"""Ends of a base URL that already hold what paths begin with, `v1/` (RT-34)."""
+VERSIONED_ROOTS = ("/v1", "/v1beta", "/backend-api/codex")
+"""Ends of a base URL that already hold what paths begin with, `v1/` or `v1beta/` (RT-34)."""
 
 
 def normalise_base_url(url: str) -> str:
@@ -24,13 +24,15 @@ def normalise_base_url(url: str) -> str:
 
 
 def join_url(base_url: str, path: str, query: Mapping[str, str] | None = None) -> str:
-    """The URL of `path` (`v1/…`) below `base_url`; `query` is added to a query of the base, encoded (RT-34)."""
+    """The URL of `path` (`v1/…`) below `base_url`; their queries and `query`, which is encoded, are one (RT-34)."""
     parts = _split(base_url)
     root = parts.path.rstrip("/")
+    path, _, own = path.partition("?")
     if root.endswith(VERSIONED_ROOTS):
-        path = path.removeprefix("v1/")
+        path = path.removeprefix("v1/").removeprefix("v1beta/")
     added = urlencode(sorted(query.items())) if query else ""
-    return urlunsplit((parts.scheme, parts.netloc, f"{root}/{path}", "&".join(filter(None, (parts.query, added))), ""))
+    joined = "&".join(filter(None, (parts.query, own, added)))
+    return urlunsplit((parts.scheme, parts.netloc, f"{root}/{path}", joined, ""))
 
 
 def origin(url: str) -> str:

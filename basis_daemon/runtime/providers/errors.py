@@ -144,6 +144,12 @@ class InvalidRequest(ProviderError):
     kind = "invalid_request"
 
 
+class AnswerBlocked(ProviderError):
+    """The provider gives no answer to this, and nothing of one was said: its filters forbid it."""
+
+    kind = "provider_blocked"
+
+
 class MalformedStream(ProviderError):
     """The answer contradicted its own wire, or ended in the middle."""
 

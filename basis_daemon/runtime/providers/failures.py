@@ -40,11 +40,13 @@ CONTEXT_MARKERS = (
 
 QUOTA_MARKERS = ("insufficient_quota", "billing_hard_limit_reached")
 """In the body of a 429: the account is spent, and no pause changes that."""
+BAD_KEY_MARKERS = ("API_KEY_INVALID",)
+"""In the body of a 400: the key is wrong, which others answer 401 to."""
 WHAT_TO_DO_ABOUT_LENGTH = "start a new conversation, or choose a model that takes longer ones"
 
-_TRANSIENT_CODE = re.compile(r"server_error|internal|unavailable|timeout")
+_TRANSIENT_CODE = re.compile(r"server_error|api_error|internal|unavailable|timeout")
 _OVERLOAD_CODE = re.compile(r"rate.?limit|overload|too_many_requests|slow_down")
-_TRY_AGAIN_IN = re.compile(r"try again in (\d+(?:\.\d+)?)\s*(ms|s)\b", re.IGNORECASE)
+_TRY_AGAIN_IN = re.compile(r"(?:try again|retry) in (\d+(?:\.\d+)?)\s*(ms|s)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ def from_status(target: Target, status: int, headers: Mapping[str, str], body: s
     error.status = status
     error.body = target.scrubbed(body)
     error.retry_after_s = retry_after(headers.get("retry-after"))
+    if error.retry_after_s is None and status in (429, 503):
+        error.retry_after_s = _named_delay(message_in(body) or "")
     if error.hint is None and error.is_transient and error.retry_after_s:
         error.hint = f"{target.label} asks to be left alone for {error.retry_after_s:.0f} s"
     return error
@@ -88,7 +92,7 @@ def from_status(target: Target, status: int, headers: Mapping[str, str], body: s
 def _by_status(target: Target, status: int, body: str, said: str) -> ProviderError:
     if status in (400, 413) and any(marker in body.lower() for marker in CONTEXT_MARKERS):
         return ContextLengthExceeded(f"the request is too long for the model: {said}", hint=WHAT_TO_DO_ABOUT_LENGTH)
-    if status in (401, 403):
+    if status in (401, 403) or (status == 400 and any(marker in body for marker in BAD_KEY_MARKERS)):
         return AuthenticationError(
             f"{target.label} refused the credentials ({status}): {said}", hint=_what_to_do_about_the_key(target)
         )
@@ -125,6 +129,8 @@ def message_in(body: str) -> str | None:
         value: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
         return None
+    if isinstance(value, list) and value:  # Gemini, when it was not asked for events
+        value = cast("list[Any]", value)[0]
     for _ in range(2):  # {"error": {"message": …}}, {"error": …}, {"message": …}, {"detail": …}
         if isinstance(value, dict):
             fields = cast("dict[str, Any]", value)

@@ -19,9 +19,9 @@ from basis_daemon.runtime.providers.openai_common import (
     image_url,
     joined_text,
     read_models,
-    refuse_images,
     result_text,
 )
+from basis_daemon.runtime.providers.sealed import refuse_misplaced_images
 from basis_daemon.runtime.providers.wire import StreamMapper, Wire
 
 Json = dict[str, Any]
@@ -70,7 +70,7 @@ def _tool_fields(request: Request) -> Json:
 
 def _messages(message: Message) -> list[Json]:
     """One message as this wire has it: results are messages of their own, ahead of what was said with them."""
-    refuse_images(message.role, message.content)
+    refuse_misplaced_images(message)
     results = [block for block in message.content if isinstance(block, ToolResult)]
     rows: list[Json] = [{"role": "tool", "tool_call_id": r.tool_use_id, "content": result_text(r)} for r in results]
     calls = [_call(block) for block in message.content if isinstance(block, ToolUse)]

@@ -11,7 +11,7 @@ import msgspec
 from basis_daemon.runtime.messages import ContentBlock, Image, Text, ToolResult
 from basis_daemon.runtime.providers.base import ModelInfo
 from basis_daemon.runtime.providers.definition import ProviderDefinition
-from basis_daemon.runtime.providers.errors import InvalidRequest, MalformedStream
+from basis_daemon.runtime.providers.errors import MalformedStream
 from basis_daemon.runtime.providers.wire import ModelPage, newest_first
 
 ERROR_PREFIX = "Error: "
@@ -38,12 +38,6 @@ def result_text(result: ToolResult) -> str:
 
 def joined_text(blocks: list[ContentBlock]) -> str:
     return "".join(block.text for block in blocks if isinstance(block, Text))
-
-
-def refuse_images(role: str, blocks: list[ContentBlock]) -> None:
-    """Raise `InvalidRequest` for an image anywhere but in a user message (PV-27)."""
-    if role != "user" and any(isinstance(block, Image) for block in blocks):
-        raise InvalidRequest(f"an image can only be part of a user message, not of one by {role}")
 
 
 def read_models(body: bytes, definition: ProviderDefinition) -> ModelPage:

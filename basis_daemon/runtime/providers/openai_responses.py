@@ -26,16 +26,14 @@ from basis_daemon.runtime.providers.definition import ProviderDefinition
 from basis_daemon.runtime.providers.encoded import EncodedMessages, joined
 from basis_daemon.runtime.providers.errors import InvalidRequest
 from basis_daemon.runtime.providers.failures import Target
-from basis_daemon.runtime.providers.openai_common import image_url, read_models, refuse_images, result_text
+from basis_daemon.runtime.providers.openai_common import image_url, read_models, result_text
 from basis_daemon.runtime.providers.openai_hosted import TOOL_SEARCH, WIRE_NAMES, hosted_item, hosted_tool
 from basis_daemon.runtime.providers.openai_responses_stream import ResponsesMapper
 from basis_daemon.runtime.providers.response_chain import is_stored
+from basis_daemon.runtime.providers.sealed import is_sealed_here, plain_words, refuse_misplaced_images
 from basis_daemon.runtime.providers.wire import StreamMapper, Wire
 
 Json = dict[str, Any]
-
-_NO_WORDS = "[reasoning that can't be shown here]"
-"""Stands for reasoning sealed by another model: its place in the conversation is kept, its content can't be (PV-41)."""
 
 # --- the request -----------------------------------------------------------------------------------------------------
 
@@ -139,7 +137,7 @@ def _provenance(request: Request, definition: ProviderDefinition) -> Provenance:
 
 def _items(message: Message, here: Provenance, is_structured: bool) -> list[Json]:
     """One message as the items of this wire, in the order of its blocks; neighbouring prose is one item."""
-    refuse_images(message.role, message.content)
+    refuse_misplaced_images(message)
     is_sealed = any(isinstance(block, Thinking) and _is_replayable(block, here) for block in message.content)
     items: list[Json] = []
     prose: list[Json] = []
@@ -163,7 +161,7 @@ def _part(block: ContentBlock, role: str) -> list[Json]:
     if isinstance(block, Image):
         return [{"type": "input_image", "image_url": image_url(block)}]
     if isinstance(block, Thinking):
-        return [{"type": kind, "text": block.thinking or _NO_WORDS}] if role == "assistant" else []
+        return [{"type": kind, "text": plain_words(block)}] if role == "assistant" else []
     return [{"type": kind, "text": block.text}] if isinstance(block, Text) and block.text else []
 
 
@@ -194,7 +192,7 @@ def _item(block: ContentBlock, is_sealed: bool, is_structured: bool) -> Json | N
 
 def _is_replayable(block: Thinking, here: Provenance) -> bool:
     """Opaque reasoning goes back only to exactly where it is from (PV-41)."""
-    return bool(block.encrypted_content and block.id) and block.provenance == here
+    return bool(block.encrypted_content and block.id) and is_sealed_here(block, here)
 
 
 def _tool_choice(request: Request) -> str | Json:

@@ -11,8 +11,10 @@ from urllib.parse import urlsplit
 from basis_daemon.errors import ProviderNotFound, UsageError
 from basis_daemon.redact import Secret
 from basis_daemon.runtime.providers.abilities import EmbeddingProvider, embeddings_of
+from basis_daemon.runtime.providers.anthropic import API_VERSION, BINDING_CONTROLS
 from basis_daemon.runtime.providers.base import Provider
 from basis_daemon.runtime.providers.definition import (
+    AuthScheme,
     Capabilities,
     CredentialSource,
     ProviderDefinition,
@@ -62,6 +64,33 @@ def openrouter_definition() -> ProviderDefinition:
     )
 
 
+def anthropic_definition() -> ProviderDefinition:
+    """Anthropic's own API."""
+    return ProviderDefinition(
+        id="anthropic",
+        label="Anthropic",
+        base_url="https://api.anthropic.com/",
+        wire="anthropic_messages",
+        auth=AuthScheme("header", "x-api-key"),
+        capabilities=Capabilities(deferred_tools=True, hosted_tool_search=True, reports_reasoning_tokens=True),
+        headers={"anthropic-version": API_VERSION, "anthropic-beta": BINDING_CONTROLS},
+        is_vendor=True,
+    )
+
+
+def gemini_definition() -> ProviderDefinition:
+    """Google's Gemini API."""
+    return ProviderDefinition(
+        id="gemini",
+        label="Gemini",
+        base_url="https://generativelanguage.googleapis.com/",
+        wire="gemini_generate_content",
+        auth=AuthScheme("header", "x-goog-api-key"),
+        capabilities=Capabilities(structured_tool_results=True, reports_thoughts_tokens=True),
+        is_vendor=True,
+    )
+
+
 def ollama_definition() -> ProviderDefinition:
     """An Ollama on this machine."""
     return ProviderDefinition(
@@ -97,6 +126,8 @@ def chat_completions_definition(id: str, base_url: str) -> ProviderDefinition:
 PRESETS: Final[dict[str, Callable[[], ProviderDefinition]]] = {
     "openai": openai_definition,
     "openrouter": openrouter_definition,
+    "anthropic": anthropic_definition,
+    "gemini": gemini_definition,
     "ollama": ollama_definition,
     "lmstudio": lmstudio_definition,
 }
@@ -159,7 +190,9 @@ def _endpoint(choice: ProviderChoice, base_url: str) -> ProviderDefinition:
         raise ProviderNotFound(f"this version does not speak the wire {choice.wire}", hint="choose another wire")
     like = preset() if preset is not None else plain
     if vendor is not None:
-        return replace(like, id=choice.provider, label=plain.label, base_url=plain.base_url, is_vendor=False)
+        headers = {name: value for name, value in like.headers.items() if name != "anthropic-beta"}  # the vendor's own
+        like = replace(like, headers=headers, is_vendor=False)
+        return replace(like, id=choice.provider, label=plain.label, base_url=plain.base_url)
     return replace(like, base_url=plain.base_url) if like.capabilities == _LOCAL else plain
 
 

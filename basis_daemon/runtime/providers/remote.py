@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from basis_daemon.runtime.providers import embeddings, openai_chat, openai_responses
+from basis_daemon.runtime.providers import anthropic, embeddings, gemini, openai_chat, openai_responses
 from basis_daemon.runtime.providers.abilities import EmbeddingBatch
 from basis_daemon.runtime.providers.base import Limits, ModelInfo, ProviderEvent, Request, TokenUsage
 from basis_daemon.runtime.providers.definition import CredentialSource, ProviderDefinition, WireName
@@ -21,7 +21,12 @@ from basis_daemon.runtime.providers.remote_endpoint import Endpoint
 from basis_daemon.runtime.providers.remote_scope import RemoteScope
 from basis_daemon.runtime.providers.wire import Wire, newest_first
 
-WIRES: dict[WireName, Wire] = {"responses": openai_responses.RESPONSES, "chat_completions": openai_chat.CHAT}
+WIRES: dict[WireName, Wire] = {
+    "responses": openai_responses.RESPONSES,
+    "chat_completions": openai_chat.CHAT,
+    "anthropic_messages": anthropic.MESSAGES,
+    "gemini_generate_content": gemini.GENERATE_CONTENT,
+}
 MAX_MODEL_PAGES = 100
 """Pages of a list of models that are read (PV-1)."""
 NO_LIMITS = Limits()
