@@ -9,9 +9,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import anyio
+from typing import TYPE_CHECKING
 
 from basis_daemon.runtime.providers.errors import HttpError, InvalidRequest, MalformedStream, TransportError
 from basis_daemon.runtime.providers.failures import (
@@ -42,6 +40,8 @@ JSON_TIMEOUT_S = 30.0
 DRAIN_S = 0.5
 """Seconds a finished answer's HTTP body gets to end, so that its connection can be used again."""
 SWITCHING_PROTOCOLS = 101
+MAX_IDLE = 20
+"""Idle connections that are kept."""
 KEEP_ALIVE_S = 60.0
 """Seconds an idle connection is kept: a tool's run usually fits, so the next round needs no TLS handshake."""
 
@@ -105,16 +105,16 @@ def _new_client(route: Route) -> "httpx2.AsyncClient":
 
     import httpx2
 
+    from basis_daemon.runtime.providers.transport import Transport
+
     for library in ("httpx2", "httpcore2"):  # they log whole URLs and headers, and a key may be part of those
         logging.getLogger(library).setLevel(logging.WARNING)
     return httpx2.AsyncClient(
         headers={"user-agent": "basis-daemon", "accept-encoding": "identity"},
         timeout=httpx2.Timeout(JSON_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, pool=None),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=KEEP_ALIVE_S),
+        transport=Transport(trust=_trust(route), proxy=_proxy(route), max_idle=MAX_IDLE, idle_s=KEEP_ALIVE_S),
         follow_redirects=False,
         trust_env=False,
-        proxy=_proxy(route),
-        verify=_trust(route),
         # One client serves many keys: a cookie set for one of them must not be sent with another.
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
     )
@@ -139,8 +139,10 @@ def _proxy(route: Route) -> "httpx2.Proxy | None":
     )
 
 
-def _trust(route: Route) -> "ssl.SSLContext | bool":
-    return _context(route) if route.ca else True
+def _trust(route: Route) -> "ssl.SSLContext":
+    import httpx2
+
+    return _context(route) if route.ca else httpx2.create_ssl_context(trust_env=False)
 
 
 def _context(route: Route) -> "ssl.SSLContext":
@@ -219,7 +221,6 @@ async def _answer(pool: HttpPool, call: Call) -> AsyncGenerator["httpx2.Response
             headers=dict(call.headers),
             content=call.body,
             timeout=timeout,
-            extensions={"trace": _Opening().trace},
         )
         response = await client.send(request, stream=True)
         try:
@@ -232,20 +233,6 @@ async def _answer(pool: HttpPool, call: Call) -> AsyncGenerator["httpx2.Response
             await response.aclose()
     except foreign_exceptions() as error:
         raise from_exception(call.target, error, via=route.via) from error
-
-
-class _Opening:
-    """A connection on its way. The HTTP library forgets its socket when it is cancelled between TCP and TLS (PV-65)."""
-
-    def __init__(self) -> None:
-        self._stream: httpcore2.AsyncNetworkStream | None = None
-
-    async def trace(self, name: str, info: Mapping[str, Any]) -> None:
-        if name == "connection.connect_tcp.complete":
-            self._stream = info["return_value"]
-        elif name == "connection.start_tls.failed" and self._stream is not None:
-            with anyio.CancelScope(shield=True):
-                await self._stream.aclose()
 
 
 async def _failure(target: Target, response: "httpx2.Response") -> Exception:
