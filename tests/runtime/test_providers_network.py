@@ -24,6 +24,7 @@ from basis_daemon.runtime.providers.registry import ProviderChoice, ProviderRegi
 from basis_daemon.runtime.runtime import ProviderSettings, Runtime
 from basis_daemon.workspace.config import Config
 from basis_daemon.workspace.connecting import connect
+from basis_daemon.workspace.credentials import Keychain
 from support.model_server import ModelServer, says
 from support.way_out import Authority, Proxy, new_authority, tls_in_front_of
 
@@ -214,7 +215,7 @@ async def test_workspace_goes_the_way_its_client_says(
     async with Proxy({"model.test:443": tls_port}).running() as proxy:
         environment = {"BASIS_BASE_URL": "https://model.test/", "BASIS_API_KEY": "sk-key", "HTTPS_PROXY": proxy.url}
         async with Runtime.builder().with_ephemeral_history().build() as runtime:
-            connection, _ = await connect(runtime, ProviderSettings(), Config(), environment)
+            connection, _ = await connect(runtime, ProviderSettings(), Config(), Keychain(environment))
             with anyio.fail_after(10):
                 events = [event async for event in connection.provider.stream(HELLO)]
         assert "by TLS" in [getattr(event, "text", "") for event in events] and len(proxy.asked) == 1
