@@ -57,6 +57,8 @@ class WebSocket:
         self._ending = AsyncExitStack()
         self._stream: httpcore2.AsyncNetworkStream | None = None
         self._parser = FrameParser()
+        self._end: SocketClosed | None = None
+        """The server's goodbye, once it was read."""
         self._opened_at = time.monotonic()
 
     @classmethod
@@ -65,22 +67,18 @@ class WebSocket:
         socket = cls(call.target)
         key = base64.b64encode(os.urandom(16)).decode()
         answered: dict[str, str] = {}
-
-        def keep(headers: Mapping[str, str]) -> None:
-            answered["accept"] = headers.get("sec-websocket-accept", "")
-            if call.on_headers is not None:
-                call.on_headers(headers)
-
         handshake = replace(
             call,
             method="GET",
             body=None,
             headers={**_handshake_headers(call.headers), "sec-websocket-key": key},
             idle_timeout_s=call.connect_timeout_s,
-            on_headers=keep,
+            on_headers=answered.update,  # and not the caller's, whom an open socket must not keep alive
         )
         socket._stream = await socket._ending.enter_async_context(open_upgrade(pool, handshake))
-        if answered["accept"] != _accept(key):
+        if call.on_headers is not None:
+            call.on_headers(answered)
+        if answered.get("sec-websocket-accept") != _accept(key):
             await socket.drop()
             raise MalformedStream(f"{call.target.label} agreed to a websocket and to none of ours")
         return socket
@@ -97,7 +95,7 @@ class WebSocket:
         """The text messages that one read completes, at least one. Answers pings on the way.
 
         Raises `SocketClosed`, `TransportError` after `timeout_s` seconds of silence (PV-18), and `MalformedStream` for
-        a binary message. Messages ahead of what raises in the same read are lost; so is the answer they belong to.
+        a binary message; texts ahead of that one in the same read are lost, as is the answer they belong to.
         """
         while True:
             texts = await self._messages(await self._read(timeout_s))
@@ -153,17 +151,20 @@ class WebSocket:
                 case Ping(payload):
                     await self._write(pong_frame(payload), CLOSE_TIMEOUT_S)
                 case Close(code, reason):
-                    if texts:
-                        return texts  # the end follows with the next read
-                    raise SocketClosed(code, self._target.clean(reason))
+                    self._end = SocketClosed(code, self._target.clean(reason))
+                    break
                 case BinaryMessage():
                     raise MalformedStream(f"{self._target.label} sent a binary message, where the wire has text")
+        if self._end is not None and not texts:
+            raise self._end
         return texts
 
     async def _read(self, timeout_s: float) -> bytes:
         import httpcore2
 
         assert self._stream is not None
+        if self._end is not None:
+            raise self._end
         try:
             data = await self._stream.read(READ_BYTES, timeout=timeout_s)
         except httpcore2.ReadTimeout as error:
