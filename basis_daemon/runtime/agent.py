@@ -108,7 +108,7 @@ class Agent:
         A turn that was still interrupted ends here, and calls of it without a result get one (AG-29).
         """
         self._settle_interrupted()
-        entry = self._entry("user_turn", prompt.message, prompt.turn_id)
+        entry = self._entry("user_turn", prompt.message, prompt.turn_id, by=prompt.by)
         self._append(TurnStarted(turn_id=prompt.turn_id, at_ms=entry.at_ms), EntryAdded(entry))
         self._start(prompt, entry)
         return entry
@@ -118,7 +118,7 @@ class Agent:
         records: list[AnyLogRecord] = [TurnStarted(turn_id=prompt.turn_id, resumed=True, at_ms=now_ms())]
         entry = None
         if not any(entry.turn_id == prompt.turn_id for entry in self.transcript):
-            entry = self._entry("user_turn", prompt.message, prompt.turn_id)
+            entry = self._entry("user_turn", prompt.message, prompt.turn_id, by=prompt.by)
             records.append(EntryAdded(entry))
         self._append(*records)
         self._start(prompt, entry)
@@ -126,7 +126,7 @@ class Agent:
     def absorb_steering(self, prompt: PromptAccepted, turn_id: str) -> Entry:
         """Make a prompt a further user message of the running turn, whether or not it was accepted as one of its
         own."""
-        entry = self._entry("user_turn", prompt.message, turn_id)
+        entry = self._entry("user_turn", prompt.message, turn_id, by=prompt.by)
         if prompt in self.queued:
             self._append(PromptWithdrawn(turn_id=prompt.turn_id), EntryAdded(entry))
             self.queued.remove(prompt)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from basis_daemon.errors import EmptyAssistantResponse, InvalidToolUseInput
 from basis_daemon.runtime.messages import Message, Text, ToolResult, ToolUse
 from basis_daemon.runtime.model_call import ask_model
-from basis_daemon.runtime.prompts import message_from
+from basis_daemon.runtime.prompts import message_from, speaker
 from basis_daemon.runtime.steering import QueueKind
 from basis_daemon.runtime.store.base import PromptAccepted
 from basis_daemon.runtime.strategy import (
@@ -28,7 +28,6 @@ from basis_daemon.runtime.strategy import (
 from basis_daemon.runtime.tool_calls import RoundResults
 from basis_daemon.runtime.turn import Turn
 from basis_daemon.runtime.typed_output import MAX_REJECTIONS, OutputMissing, converted
-from basis_protocol.asks import Actor
 from basis_protocol.events import UserMessage
 
 MAX_MALFORMED_ROUNDS = 3
@@ -212,13 +211,12 @@ def _take_deliveries(turn: Turn) -> None:
 
 
 def _emit_user_message(turn: Turn, prompt: PromptAccepted) -> None:
-    by = prompt.by
     turn.emit(
         UserMessage(
             text=prompt.message.text(),
             image_count=sum(not isinstance(block, Text) for block in prompt.message.content),
             turn_id=turn.id,
-            by=Actor(client=by["client"], kind=by.get("kind", "sdk"), client_id=by.get("client_id")) if by else None,
+            by=speaker(prompt.by),
         )
     )
 

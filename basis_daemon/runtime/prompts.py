@@ -5,12 +5,14 @@ Owns the forms a prompt may be given in, that it is not empty, and the ids of tu
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
+from typing import Any
 
 from basis_daemon.errors import EmptyPrompt
 from basis_daemon.runtime.messages import Block, ContentBlock, Message, Text, user
 from basis_daemon.runtime.store.base import PromptAccepted
+from basis_protocol.asks import Actor
 
 Prompt = str | ContentBlock | Sequence[ContentBlock | str] | Message
 """Text, one block, several, or a whole message (AG-3)."""
@@ -26,6 +28,11 @@ def new_turn_id() -> str:
 def new_prompt(prompt: Prompt) -> PromptAccepted:
     """A prompt ready to be accepted."""
     return PromptAccepted(turn_id=new_turn_id(), message=message_from(prompt), at_ms=time.time_ns() // 1_000_000)
+
+
+def speaker(by: Mapping[str, Any]) -> Actor | None:
+    """Who said something, from what the host told of them; `None` when it told nothing."""
+    return Actor(client=by["client"], kind=by.get("kind", "sdk"), client_id=by.get("client_id")) if by else None
 
 
 def message_from(prompt: Prompt) -> Message:

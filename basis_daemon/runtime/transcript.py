@@ -67,6 +67,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=Fa
     turn_id: str | None = None
     at_ms: int = 0
     message_id: str | None = None
+    by: dict[str, Any] = {}
+    """Who said it, as the host told."""
     details: dict[str, Any] = {}
     delegation: DelegationArtifact | None = None
     edge: DelegationEdge | None = None

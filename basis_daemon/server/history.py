@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from basis_daemon.runtime.messages import Image, Text, Thinking, ToolResult, ToolUse
+from basis_daemon.runtime.prompts import speaker
 from basis_daemon.runtime.transcript import Entry, Transcript
 from basis_daemon.server.clock import timestamp
 from basis_daemon.server.error_map import InvalidParams
@@ -115,6 +116,7 @@ def _items(entries: Sequence[Entry], index: int, completed: Mapping[str, ToolCom
             turn_id=entry.turn_id,
             image_count=sum(isinstance(block, Image) for block in entry.message.content),
             at=_at(entry),
+            by=speaker(entry.by),
         )
 
 

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from basis_daemon.runtime.prompts import speaker
 from basis_daemon.runtime.store.base import PromptAccepted
 from basis_daemon.server import history, session_config
 from basis_daemon.server.announcer import Announcer
@@ -18,7 +19,7 @@ from basis_daemon.server.painting import Painting
 from basis_daemon.server.presence import Presence
 from basis_daemon.server.router import Reply
 from basis_daemon.server.session_state import RunningTurn, is_same, present_state
-from basis_daemon.server.session_views import actor_of, info_of, title_of, turn_info
+from basis_daemon.server.session_views import info_of, title_of, turn_info
 from basis_daemon.workspace.run import PreparedRun
 from basis_daemon.workspace.workspace import Workspace
 from basis_protocol.asks import Actor
@@ -142,7 +143,7 @@ class LiveSession:
             seq=cursor,
             snapshot=snapshot,
             turn=turn_info(self.run, self.running),
-            queued=[TurnInfo(turn_id=each.turn_id, state="queued", by=actor_of(each)) for each in self.queue],
+            queued=[TurnInfo(turn_id=each.turn_id, state="queued", by=speaker(each.by)) for each in self.queue],
             asks=self._asks.pending(session_id=self.id),
             clients=[each.actor for each in self._attached],
         )

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
+from basis_daemon.runtime.prompts import speaker
 from basis_daemon.runtime.providers.base import ModelInfo
-from basis_daemon.runtime.store.base import AgentRecord, PromptAccepted
+from basis_daemon.runtime.store.base import AgentRecord
 from basis_daemon.server import session_config
 from basis_daemon.server.clock import timestamp
 from basis_daemon.server.session_state import RunningTurn
 from basis_daemon.workspace.run import PreparedRun
 from basis_daemon.workspace.spec import DEFAULT_NAME
-from basis_protocol.asks import Actor
 from basis_protocol.events import SessionState
 from basis_protocol.sessions import SessionInfo, TurnInfo
 
@@ -17,11 +17,6 @@ from basis_protocol.sessions import SessionInfo, TurnInfo
 def title_of(record: AgentRecord) -> str:
     """The conversation's title; empty while nobody gave it one."""
     return "" if record.name == DEFAULT_NAME else record.name
-
-
-def actor_of(prompt: PromptAccepted) -> Actor | None:
-    by = prompt.by
-    return Actor(client=by["client"], kind=by.get("kind", "sdk"), client_id=by.get("client_id")) if by else None
 
 
 def info_of(
@@ -60,8 +55,8 @@ def turn_info(run: PreparedRun, running: RunningTurn | None) -> TurnInfo | None:
     """The turn that runs, or the one that was cut short."""
     if running is not None:
         prompt = running.prompt
-        return TurnInfo(turn_id=prompt.turn_id, state="running", started_at=running.started_at, by=actor_of(prompt))
+        return TurnInfo(turn_id=prompt.turn_id, state="running", started_at=running.started_at, by=speaker(prompt.by))
     if run.interrupted is not None:
         prompt = run.interrupted
-        return TurnInfo(turn_id=prompt.turn_id, state="interrupted", by=actor_of(prompt))
+        return TurnInfo(turn_id=prompt.turn_id, state="interrupted", by=speaker(prompt.by))
     return None

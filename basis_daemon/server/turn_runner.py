@@ -14,13 +14,13 @@ import msgspec
 from basis_daemon.errors import BasisError, Busy, NoSuchTurn
 from basis_daemon.runtime.cancel import CancelSignal, StopSignal
 from basis_daemon.runtime.limits import TurnOptions
+from basis_daemon.runtime.prompts import speaker
 from basis_daemon.runtime.store.base import PromptAccepted, TurnEnded
 from basis_daemon.runtime.typed_output import OutputSpec, OutputWanted, matching
 from basis_daemon.server.approver import TurnApprover
 from basis_daemon.server.asks import AskBook
 from basis_daemon.server.session import LiveSession
 from basis_daemon.server.session_state import RunningTurn
-from basis_daemon.server.session_views import actor_of
 from basis_daemon.server.unfinished import Unfinished
 from basis_daemon.server.work import Work
 from basis_protocol.events import RunFinished, TurnQueued, Usage
@@ -254,7 +254,7 @@ class TurnRunner:
         for prompt in [each for each in session.run.queued if each.turn_id in self._steering]:
             session.queue.append(prompt)
             self._waiters[prompt.turn_id] = asyncio.get_running_loop().create_future()
-            session.emit(TurnQueued(turn_id=prompt.turn_id, position=len(session.queue) - 1, by=actor_of(prompt)))
+            session.emit(TurnQueued(turn_id=prompt.turn_id, position=len(session.queue) - 1, by=speaker(prompt.by)))
         self._steering.clear()
 
     # --- nobody there ---

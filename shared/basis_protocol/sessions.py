@@ -102,6 +102,7 @@ class HistoryItem(WireModel):
     diff: list[FileDiff] = []
     image_count: int = 0
     at: Timestamp | None = None
+    by: Annotated[Actor | None, msgspec.Meta(description="who said it, of a `user` entry")] = None
 
 
 class PartialMessage(WireModel):

@@ -518,6 +518,8 @@ def test_history_pages_in_both_directions(daemon: DaemonProcess, model: ModelSer
 
     assert [item["text"] for item in older["items"] + newest["items"]] == everything[-10:]
     assert [item["text"] for item in oldest["items"] + newer["items"]] == everything
+    said_by = {item["kind"]: item.get("by", {}).get("client") for item in newest["items"]}
+    assert said_by == {"user": "raw", "assistant": None}
     assert client.refusal("basis/session/history", {**history, "cursor": "entry-x"})["code"] == -32602
 
 

@@ -1194,6 +1194,8 @@ export interface HistoryItem {
   /** @defaultValue `0` */
   readonly imageCount?: number;
   readonly at?: Timestamp;
+  /** who said it, of a `user` entry */
+  readonly by?: Actor;
 }
 
 /** Text of the assistant message that is being streamed right now. */

@@ -9,7 +9,9 @@ _TURN = sessions.TurnParams(session_id=story.SESSION, turn_id=story.TURN)
 _URI = f"file://{story.WORKSPACE}/engine/pump.py"
 
 _HISTORY = [
-    sessions.HistoryItem(entry_id="e-1", kind="user", text="Why is it slow?", turn_id=story.TURN, at=story.NOW),
+    sessions.HistoryItem(
+        entry_id="e-1", kind="user", text="Why is it slow?", turn_id=story.TURN, at=story.NOW, by=story.NVIM
+    ),
     sessions.HistoryItem(
         entry_id="e-2",
         kind="tool",

@@ -882,6 +882,7 @@
 ---@field diff? basis.FileDiff[] (default {})
 ---@field imageCount? integer (default 0)
 ---@field at? basis.Timestamp
+---@field by? basis.Actor who said it, of a `user` entry
 
 --- Text of the assistant message that is being streamed right now.
 ---@class basis.PartialMessage
