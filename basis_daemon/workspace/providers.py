@@ -32,11 +32,8 @@ from basis_daemon.workspace.provider_names import (
 )
 from basis_protocol.pocket import INTRODUCTION
 
-SPOKEN = {provider: name for provider, name in KEY_VARIABLES.items() if provider in PRESETS}
-"""The keyed providers this build can speak to; a key of another one does not decide anything by itself."""
-
 HOW_TO_CONNECT = (
-    f"run `basisctl auth login PROVIDER`, set {' or '.join(SPOKEN.values())}, run `basisctl connect PROVIDER` "
+    f"run `basisctl auth login PROVIDER`, set {' or '.join(KEY_VARIABLES.values())}, run `basisctl connect PROVIDER` "
     "(ollama, for example), or name one in config.json"
 )
 HOST = "the host"
@@ -93,14 +90,14 @@ def decide_provider(
     if found is not None:
         owner, key, source = found
         choice = ProviderChoice(owner, key.key, None, settings.wire or "auto", key.source, credentials=source)
-        return Decision(choice, notices=_passed_over(keychain.environment))
+        return Decision(choice)
     return _embedded_default(config, keychain.environment, is_pocket_installed())
 
 
 def first_keyed(keychain: Keychain) -> tuple[str, FoundKey, KeySource] | None:
     """The provider whose key decides when nobody named one (PR-5): stored ones go ahead of the environment a client
     sent, and that ahead of the daemon's own; among equals the order of `KEY_VARIABLES` holds. Blocking."""
-    sources = {provider: keychain.source(vendor_slot(provider)) for provider in SPOKEN}
+    sources = {provider: keychain.source(vendor_slot(provider)) for provider in KEY_VARIABLES}
     for kind in ("store", "workspace_environment", "daemon_environment"):
         for provider, source in sources.items():
             found = source.find()
@@ -161,11 +158,6 @@ def _named(settings: ProviderSettings, provider: _Wanted, keychain: Keychain) ->
     name, wire = provider.value, settings.wire or "auto"
     if name in LOCAL_SERVERS:
         return ProviderChoice(name, settings.api_key, None, wire, provider.source)
-    if name not in PRESETS:
-        raise ProviderNotFound(
-            f"{provider.source} names the provider {name}, which this version does not speak to",
-            hint=f"known are {', '.join((*PRESETS, *EMBEDDED))}",
-        )
     source = _source(settings, vendor_slot(name), keychain)
     found = source.find()
     if found is None:
@@ -192,7 +184,6 @@ def _embedded_default(config: Config, environment: Mapping[str, str], has_pocket
     notices = [
         answering,
         f"To connect a real model, {HOW_TO_CONNECT}.",
-        *_passed_over(environment),
     ]
     if config.model is not None:
         notices.append(f"The model named in {config.model.path} is not used: nobody has named the provider it is of.")
@@ -200,13 +191,3 @@ def _embedded_default(config: Config, environment: Mapping[str, str], has_pocket
         notices.append("BASIS_API_KEY is set, but it goes only to a base URL: set BASIS_BASE_URL as well.")
     name = POCKET if has_pocket else REHEARSAL
     return Decision(ProviderChoice(name, None, None, "auto", None), by_default=True, notices=notices)
-
-
-def _passed_over(environment: Mapping[str, str]) -> list[str]:
-    """What to say about keys of providers that can't be spoken to yet."""
-    others = {provider: name for provider, name in KEY_VARIABLES.items() if provider not in SPOKEN}
-    return [
-        f"{name} is set, but this version does not speak to {provider}."
-        for provider, name in others.items()
-        if variable(environment, name)
-    ]

@@ -16,8 +16,7 @@ from basis_daemon.runtime.runtime import Runtime
 from basis_daemon.workspace.connection import Connection
 from basis_daemon.workspace.credentials import Keychain, vendor_slot
 from basis_daemon.workspace.model_catalogue import Listing, ModelCatalogue, Reachable
-from basis_daemon.workspace.provider_names import LOCAL_SERVERS
-from basis_daemon.workspace.providers import SPOKEN
+from basis_daemon.workspace.provider_names import KEY_VARIABLES, LOCAL_SERVERS
 
 
 async def listings(
@@ -49,7 +48,7 @@ def _keyed(runtime: Runtime, keychain: Keychain, only: str | None) -> tuple[list
     reachable: list[Reachable] = []
     failed: list[Listing] = []
     network = Network.of(keychain.environment, os.environ)
-    for name in SPOKEN:
+    for name in KEY_VARIABLES:
         if only not in (None, name):
             continue
         source = keychain.source(vendor_slot(name))

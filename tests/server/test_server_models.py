@@ -142,3 +142,23 @@ def test_a_model_that_takes_no_effort_is_offered_none(daemon: DaemonProcess, rep
     assert choices(client.call("basis/session/new", params), "effort") == ["default"]
     listed = client.call("basis/model/list", {"workspace": str(repo), "provider": "rehearsal"})
     assert [model["efforts"] for model in listed["models"]] == [[]]
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "efforts"),
+    [
+        ("anthropic", "claude-opus-4-5-20251101", ["low", "medium", "high"]),
+        ("anthropic", "claude-haiku-4-5", []),
+        ("gemini", "gemini-2.5-pro", []),
+        ("openai", "anything", ["low", "medium", "high", "xhigh", "max"]),
+    ],
+)
+def test_efforts_are_offered_as_the_vendor_documents_them(
+    daemon: DaemonProcess, repo: Path, provider: str, model: str, efforts: list[str]
+) -> None:
+    """PR-9, 2.9: by model where there is a table, all of them where there is none."""
+    client = daemon.connect()
+    keys = {f"{provider.upper()}_API_KEY": "sk-canary-0001"}
+    client.call("basis/workspace/open", {"path": str(repo), "env": {"PATH": "/usr/bin:/bin", **keys}})
+    params = {"workspace": str(repo), "config": {"provider": provider, "model": model}}
+    assert choices(client.call("basis/session/new", params), "effort") == ["default", *efforts]
