@@ -229,12 +229,17 @@ async def test_requests_over_a_socket_are_not_compressed() -> None:
 async def test_connection_that_fails_may_be_tried_again_soon() -> None:
     """PV-38: 750 ms later, and no other agent has to wait for that."""
 
+    over = asyncio.Event()
+
     async def hangs_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.close()
+        await writer.wait_closed()
+        over.set()
 
     async with await asyncio.start_server(hangs_up, "127.0.0.1", 0) as server, at(server) as scope:
         error, _ = await failure(scope)
+        await over.wait()
     assert isinstance(error, SocketEnded) and error.is_transient and error.retry_after_s == 0.75
     assert not error.asks_for_pause
 
@@ -250,15 +255,20 @@ async def test_server_of_this_machine_that_does_not_run_is_said_so() -> None:
 async def test_handshake_that_never_ends_is_given_up() -> None:
     """1.6, D-15: the connect timeout of the definition."""
 
+    over = asyncio.Event()
+
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
+        await writer.wait_closed()
+        over.set()
 
     async with (
         await asyncio.start_server(silent, "127.0.0.1", 0) as server,
         at(server, websocket_connect_timeout_s=0.05) as scope,
     ):
         error, _ = await failure(scope)
+        await over.wait()
     assert isinstance(error, SocketEnded) and "silent" in str(error)
 
 
