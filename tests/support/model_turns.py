@@ -89,6 +89,8 @@ class Usage:
     input_tokens: int = 12
     output_tokens: int = 7
     cached_tokens: int = 0
+    written_tokens: int = 0
+    """Written to the cache; told only where there are any, as not all models count them."""
     reasoning_tokens: int = 0
 
 

@@ -201,7 +201,7 @@ def _error(broken: Broken | None) -> Json:
 def _responses_usage(usage: Usage | None) -> Json:
     return usage and {
         "input_tokens": usage.input_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens, **_written(usage)},
         "output_tokens": usage.output_tokens,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "total_tokens": usage.input_tokens + usage.output_tokens,
@@ -292,9 +292,13 @@ def _chat_usage(usage: Usage) -> Json:
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
         "total_tokens": usage.input_tokens + usage.output_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens, "audio_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens, "audio_tokens": 0, **_written(usage)},
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens, "audio_tokens": 0},
     }
+
+
+def _written(usage: Usage) -> dict[str, Json]:
+    return {"cache_write_tokens": usage.written_tokens} if usage.written_tokens else {}
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------

@@ -9,9 +9,11 @@ from typing import Any
 import anyio
 import pytest
 
+from basis_daemon.runtime.providers.definition import WireName
 from basis_daemon.workspace.builder import WorkspaceBuilder
 from basis_protocol.events import RunFinished, Usage, UsageReported
 from support.model_server import ModelServer, calls, says, tool
+from support.model_server import Usage as Reported
 from support.sdk import Told, say, with_model_server
 from support.workspaces import sample_repository
 
@@ -112,10 +114,25 @@ async def test_a_price_that_changes_changes_no_past(tmp_path: Path) -> None:
             again.close()
 
 
+@pytest.mark.parametrize("wire", ["chat_completions", "responses"])
+async def test_what_is_written_to_the_cache_is_billed_as_that(tmp_path: Path, wire: WireName) -> None:
+    """2.6: inside the input, apart from what was read."""
+    cached = Reported(input_tokens=100, output_tokens=10, cached_tokens=60, written_tokens=30)
+    async with (
+        ModelServer(says("One.", usage=cached)) as server,
+        await priced(tmp_path, server, row(server, cache_read="0.5", cache_write="2.5"))
+        .with_provider("openai", base_url=server.base_url, wire=wire)
+        .open() as workspace,
+    ):
+        run = workspace.prepare()
+        told = (await say(run, "?")).one(UsageReported)
+        run.close()
+    assert (told.cache_read_tokens, told.cache_creation_tokens) == (60, 30)
+    assert told.cost_nano_usd == 10 * 2000 + 60 * 500 + 30 * 2500 + 10 * 10_000
+
+
 async def test_cached_tokens_without_a_price_of_their_own_leave_the_cost_unknown(tmp_path: Path) -> None:
     """And with one they are billed apart from the rest of the input (2.6)."""
-    from support.model_server import Usage as Reported
-
     cached = Reported(input_tokens=100, output_tokens=10, cached_tokens=60)
     async with ModelServer(says("One.", usage=cached), says("Two.", usage=cached)) as server:
         costs: list[int | None] = []

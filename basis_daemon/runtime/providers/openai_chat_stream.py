@@ -193,5 +193,6 @@ def _usage(usage: ChatUsage) -> TokenUsage:
         output_tokens=usage.completion_tokens,
         total_tokens=usage.total_tokens,
         cache_read_tokens=cached.cached_tokens if cached else None,
+        cache_creation_tokens=cached.cache_write_tokens if cached else None,
         reasoning_tokens=reasoned.reasoning_tokens if reasoned else None,
     )

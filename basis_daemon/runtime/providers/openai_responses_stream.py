@@ -269,6 +269,7 @@ def _usage(usage: ResponseUsage | None) -> TokenUsage | None:
         output_tokens=usage.output_tokens,
         total_tokens=usage.total_tokens,
         cache_read_tokens=cached.cached_tokens if cached else None,
+        cache_creation_tokens=cached.cache_write_tokens if cached else None,
         reasoning_tokens=reasoned.reasoning_tokens if reasoned else None,
     )
 

@@ -9,7 +9,10 @@ import msgspec
 
 
 class CachedTokens(msgspec.Struct):
+    """Both are inside the input's count. Writing is billed from GPT-5.6 on."""
+
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
 class ReasoningTokens(msgspec.Struct):
