@@ -8,7 +8,7 @@ import asyncio
 import base64
 import ssl
 import subprocess
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,8 +41,8 @@ async def tls_in_front_of(port: int, authority: Authority) -> AsyncGenerator[int
     async def passed_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _join(reader, writer, port)
 
-    async with await asyncio.start_server(passed_on, "127.0.0.1", 0, ssl=context) as server:
-        yield server.sockets[0].getsockname()[1]
+    async with _serving(passed_on, context) as serving:
+        yield serving
 
 
 @dataclass
@@ -62,8 +62,7 @@ class Proxy:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator["Proxy"]:
-        async with await asyncio.start_server(self._serve, "127.0.0.1", 0) as server:
-            self.port = server.sockets[0].getsockname()[1]
+        async with _serving(self._serve) as self.port:
             yield self
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -75,8 +74,6 @@ class Proxy:
         await writer.drain()
         if answer.startswith("200"):
             await _join(reader, writer, self.hosts[target])
-        else:
-            await _close(writer)
 
     def _answer(self, head: str, target: str) -> str:
         if self.refusal is not None:
@@ -88,16 +85,46 @@ class Proxy:
         return "200 Connection established" if target in self.hosts else "502 Bad Gateway"
 
 
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def _serving(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncGenerator[int]:
+    """A port where every connection is given to `serve`. Nothing of any is left at the end."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            with suppress(OSError, asyncio.IncompleteReadError):
+                await serve(reader, writer)
+        finally:
+            tasks.discard(task)
+            writer.transport.abort()
+
+    async with await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls) as server:
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            left = list(tasks)
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+
 async def _join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
     """Pass bytes both ways between a connection and whoever listens at `port`, until either ends."""
     far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
-    async with asyncio.TaskGroup() as group:
-        ways = [group.create_task(_pump(reader, far_writer)), group.create_task(_pump(far_reader, writer))]
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        for way in ways:
-            way.cancel()
-    await _close(writer)
-    await _close(far_writer)
+    try:
+        async with asyncio.TaskGroup() as group:
+            ways = [group.create_task(_pump(reader, far_writer)), group.create_task(_pump(far_reader, writer))]
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            for way in ways:
+                way.cancel()
+    finally:
+        far_writer.transport.abort()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -105,9 +132,3 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         while data := await reader.read(1 << 16):
             writer.write(data)
             await writer.drain()
-
-
-async def _close(writer: asyncio.StreamWriter) -> None:
-    writer.close()
-    with suppress(OSError, ssl.SSLError):
-        await writer.wait_closed()
