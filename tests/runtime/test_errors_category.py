@@ -8,7 +8,7 @@ import pytest
 import basis_daemon
 from basis_daemon.errors import BasisError, LeaseUnavailable, ProviderSetupError, StoreError
 from basis_daemon.runtime.providers.errors import HttpError, ProviderError, StreamCut, TransportError
-from basis_daemon.workspace.connection import ModelsUnlisted
+from basis_daemon.runtime.providers.selection import FailedToListModels
 
 TRANSIENT = {"provider_transport", "provider_retryable", "provider_stream_cut"}
 """Kinds that are always worth another try; an HTTP error is by its status."""
@@ -52,6 +52,6 @@ def test_http_errors_are_worth_another_try_by_their_status(status: int, category
 
 def test_listing_and_leases_are_not_tried_again_by_themselves() -> None:
     """RT-37: model listing is terminal, a lease held elsewhere degraded."""
-    assert ModelsUnlisted("x").category == "terminal" and issubclass(ModelsUnlisted, ProviderSetupError)
+    assert FailedToListModels("x").category == "terminal" and issubclass(FailedToListModels, ProviderSetupError)
     assert LeaseUnavailable("x").category == "degraded"
     assert TransportError("x").category == StreamCut("x").category == "retryable"

@@ -44,7 +44,7 @@ async def text(remote: RemoteProvider) -> str:
 
 @pytest.mark.parametrize("script", [hangs(), hangs(says("a", "b"), after_deltas=1)])
 async def test_silence_beyond_the_idle_timeout_is_transient(script: Any, pool: HttpPool) -> None:
-    """PV-18: ahead of the headers and in mid-stream; the connection is given up."""
+    """PV-18, D-15: ahead of the headers and in mid-stream; the connection is given up."""
     async with ModelServer(script) as server:
         with pytest.raises(TransportError, match="silent") as caught:
             await text(provider(server, pool, idle_timeout_s=0.1))
