@@ -78,7 +78,7 @@ class Endpoint:
             wire=wire,
             is_local=is_loopback(definition.base_url),
             secrets=secrets,
-            hidden=(*definition.hidden, *map(Secret, added.values())),
+            hidden=(*definition.hidden, *_hidden(added)),
             key_source=credentials.source,
         )
         headers = {"content-type": "application/json", "accept": "text/event-stream"} if method == "POST" else {}
@@ -110,6 +110,11 @@ def _headers(definition: ProviderDefinition, credentials: Credentials) -> dict[s
         elif definition.auth.kind == "header":
             headers[definition.auth.name.lower()] = credentials.key.reveal()
     return headers
+
+
+def _hidden(headers: Mapping[str, str]) -> list[Secret]:
+    """What a host's own headers may hold of credentials: their values, and the token behind a scheme."""
+    return [Secret(part) for value in headers.values() for part in {value, value.rpartition(" ")[2]}]
 
 
 def _can_be_sent(secret: Secret) -> bool:
