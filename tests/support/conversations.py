@@ -16,7 +16,7 @@ from basis_daemon.runtime.messages import Message
 from basis_daemon.runtime.permissions import ApprovalAnswer, ApprovalRequest, Approver
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.prompts import new_prompt
-from basis_daemon.runtime.providers.base import ModelInfo, Provider
+from basis_daemon.runtime.providers.base import ModelInfo, Provider, RequestOptions
 from basis_daemon.runtime.providers.governor import Governor
 from basis_daemon.runtime.providers.registry import ProviderChoice, ProviderRegistry
 from basis_daemon.runtime.runtime import ProviderSettings, Runtime
@@ -118,6 +118,7 @@ def new_conversation(
     provider: Provider | None = None,
     max_delegation_depth: int = 8,
     keep_subagents: bool = False,
+    request_options: RequestOptions | None = None,
 ) -> Conversation:
     """A conversation whose model is `server`; with `resume`, the stored one of that id. A provider in place of a server
     is for what the wire has no part in.
@@ -143,6 +144,7 @@ def new_conversation(
         system="Be brief.",
         max_delegation_depth=max_delegation_depth,
         keep_subagents=keep_subagents,
+        request_options=request_options,
     )
     runtime = Runtime(
         store=store or VolatileStore(),
