@@ -10,7 +10,7 @@ from basis_daemon.errors import PolicyDenied
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.tools.shell_validation import judge_command, require_sound
 
-ROOT = Path("/work")
+ROOT = Path("/repository")
 READ_ONLY = RuntimePolicy.read_only(ROOT).allow_shell_commands()
 BOUNDED = RuntimePolicy.workspace_bounded(ROOT, allow_shell=True)
 
