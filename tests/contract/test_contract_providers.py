@@ -6,6 +6,7 @@ A wire added later joins `WIRES` and must pass unchanged.
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -17,6 +18,7 @@ from basis_daemon.runtime.messages import Image, Message, Text, Thinking, ToolRe
 from basis_daemon.runtime.providers.base import (
     BlockStarted,
     MessageStopped,
+    OutputFormat,
     Provider,
     ProviderEvent,
     Request,
@@ -34,7 +36,6 @@ from basis_daemon.runtime.providers.errors import (
     InvalidRequest,
     MalformedStream,
     ProviderError,
-    RetryableError,
     ServerNotRunning,
     StreamCut,
 )
@@ -63,18 +64,57 @@ from support.model_server import (
 
 pytestmark = pytest.mark.anyio
 
-WIRES = ("responses", "chat_completions")
+WIRES = ("responses", "chat_completions", "anthropic_messages", "gemini_generate_content")
 READ = ToolDefinition("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 LS = ToolDefinition("ls", "Lists a directory.", {"type": "object", "properties": {}})
 HELLO = Request("m", [user("hello")])
 
 
+OPENAI_USAGE = TokenUsage(100, 20, cache_read_tokens=64, reasoning_tokens=5, total_tokens=120)
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """What is spelt in another way on each wire, and means the same."""
+
+    key: tuple[str, str] = ("authorization", "Bearer sk-contract")
+    thinker: str = "m"
+    """A model that takes an effort."""
+    choices: tuple[str, str, str] = ("'auto'", "'required'", "'function'")
+    """No choice, any call, a call of the one tool that is named."""
+    image: str = "data:image/png;base64,AAAA"
+    usage: TokenUsage = OPENAI_USAGE
+    bounds: frozenset[str] = frozenset({"temperature", "max_tokens", "max_output_tokens", "reasoning"})
+    """What is not in a request that sets no bounds."""
+
+
+SPELLINGS: dict[str, Spelling] = {
+    "anthropic_messages": Spelling(
+        key=("x-api-key", "sk-contract"),
+        thinker="claude-opus-4-6",
+        choices=("{'type': 'auto'}", "{'type': 'any'}", "{'type': 'tool', 'name': 'read'}"),
+        image="'type': 'base64', 'media_type': 'image/png', 'data': 'AAAA'",
+        usage=TokenUsage(100, 20, cache_read_tokens=64, cache_creation_tokens=0, reasoning_tokens=5),
+        bounds=frozenset({"temperature", "thinking", "output_config"}),
+    ),
+    "gemini_generate_content": Spelling(
+        key=("x-goog-api-key", "sk-contract"),
+        thinker="gemini-3-pro",
+        choices=("'mode': 'AUTO'", "'mode': 'ANY'", "'allowedFunctionNames': ['read']"),
+        image="{'inlineData': {'mimeType': 'image/png', 'data': 'AAAA'}}",
+        usage=TokenUsage(100, 20, cache_read_tokens=64, thoughts_tokens=5, total_tokens=125),
+        bounds=frozenset({"generationConfig"}),
+    ),
+}
+
+
 class Talk:
     """A provider on one wire and the scripted server behind it."""
 
-    def __init__(self, provider: Provider, server: ModelServer) -> None:
+    def __init__(self, provider: Provider, server: ModelServer, spelling: Spelling) -> None:
         self.provider = provider
         self.server = server
+        self.spelling = spelling
 
     async def events(self, request: Request = HELLO, *, seen: list[ProviderEvent] | None = None) -> list[ProviderEvent]:
         """All events of an answer; `seen` has them also when it fails."""
@@ -106,7 +146,7 @@ def talk(wire: Any):
         async with ModelServer(*script, **options) as server:
             choice = ProviderChoice("gateway", Secret(key) if key else None, server.base_url, wire, "test")
             try:
-                yield Talk(registry.get(choice), server)
+                yield Talk(registry.get(choice), server, SPELLINGS.get(wire, Spelling()))
             finally:
                 await registry.aclose()
 
@@ -159,9 +199,7 @@ async def test_usage_is_reported_in_all_its_fields(talk) -> None:
     """2.6"""
     usage = Usage(input_tokens=100, output_tokens=20, cached_tokens=64, reasoning_tokens=5)
     async with talk(says("a", usage=usage), says("a", usage=None)) as t:
-        assert (await t.answer()).usage == TokenUsage(
-            100, 20, cache_read_tokens=64, reasoning_tokens=5, total_tokens=120
-        )
+        assert (await t.answer()).usage == t.spelling.usage
         assert (await t.answer()).usage == TokenUsage()
 
 
@@ -230,11 +268,11 @@ async def test_tools_and_choice_reach_the_server(talk) -> None:
         for choice in (ToolChoice(), ToolChoice("any"), ToolChoice("tool", "read")):
             await t.answer(Request("m", [user("x")], tools=[LS, READ], tool_choice=choice))
         assert [r.tool_names for r in t.server.requests] == [["ls", "read"]] * 3
-        chosen = [r.body["tool_choice"] for r in t.server.requests]
-        assert chosen[:2] == ["auto", "required"] and "read" in str(chosen[2])
+        for asked, choice in zip(t.server.requests, t.spelling.choices, strict=True):
+            assert choice in str(asked.body) and "read" in str(asked.body)
 
 
-async def test_conversation_with_calls_and_results_is_replayed_whole(talk) -> None:
+async def test_conversation_with_calls_and_results_is_replayed_whole(talk, wire: str) -> None:
     """PV-20, PV-22, PV-31, PV-48"""
     conversation = [
         user("look"),
@@ -248,19 +286,32 @@ async def test_conversation_with_calls_and_results_is_replayed_whole(talk) -> No
         (asked,) = t.server.requests
         assert asked.system == "Be brief."
         assert asked.conversation == [("user", "look"), ("assistant", "Looking."), ("user", "go on")]
-        assert asked.tool_calls == [("c1", "read", '{"path":"a"}'), ("c2", "ls", "{}"), ("c3", "read", "{}")]
-        assert asked.tool_results == {"c1": "text of a", "c2": '{"n":1}', "c3": "Error: no JSON"}
+        assert [call[1:] for call in asked.tool_calls] == [("read", '{"path":"a"}'), ("ls", "{}"), ("read", "{}")]
+        assert list(asked.tool_results.values()) == ["text of a", '{"n":1}', "Error: no JSON"]
+        if wire != "gemini_generate_content":  # which knows no ids but its own
+            assert [id for id, *_ in asked.tool_calls] == list(asked.tool_results) == ["c1", "c2", "c3"]
 
 
 async def test_images_are_sent_with_the_user_message_they_belong_to(talk) -> None:
     """PV-27"""
-    picture = user("what is this?", Image(media_type="image/png", data="AAAA"), Image(url="https://h.example/p.png"))
+    picture = user("what is this?", Image(media_type="image/png", data="AAAA"))
     async with talk(says("a")) as t:
         await t.answer(Request("m", [picture]))
         (asked,) = t.server.requests
-        sent = str(asked.items)
-        assert "data:image/png;base64,AAAA" in sent and "https://h.example/p.png" in sent
-        assert asked.prompt == "what is this?"
+        assert t.spelling.image in str(asked.items) and asked.prompt == "what is this?"
+
+
+async def test_address_of_an_image_is_sent_as_it_is_or_refused_before_anything_is_sent(talk, wire: str) -> None:
+    """PV-27, PV-47"""
+    async with talk(says("a")) as t:
+        request = Request("m", [user("what is this?", Image(url="https://h.example/p.png"))])
+        if wire == "gemini_generate_content":
+            with pytest.raises(InvalidRequest, match="bytes"):
+                await t.events(request)
+            assert t.server.requests == []
+        else:
+            await t.answer(request)
+            assert "https://h.example/p.png" in str(t.server.requests[0].items)
 
 
 async def test_image_of_an_assistant_is_refused_before_anything_is_sent(talk) -> None:
@@ -275,10 +326,39 @@ async def test_bounds_are_sent_only_when_set(talk) -> None:
     """PV-45"""
     async with talk(says("a"), says("a")) as t:
         await t.answer(HELLO)
-        await t.answer(Request("m", [user("x")], temperature=0.5, max_output_tokens=99, effort="low"))
+        await t.answer(Request(t.spelling.thinker, [user("x")], temperature=0.5, max_output_tokens=99, effort="low"))
         plain, full = (request.body for request in t.server.requests)
-        assert set(plain) & {"temperature", "max_tokens", "max_output_tokens", "reasoning", "reasoning_effort"} == set()
-        assert full["temperature"] == 0.5 and 99 in full.values() and "low" in str(full)
+        assert not t.spelling.bounds & set(plain)
+        assert "'temperature': 0.5" in str(full) and ": 99" in str(full) and "'low'" in str(full)
+
+
+async def test_answer_held_to_a_schema_is_text_that_fits_it(talk) -> None:
+    """2.4: the schema goes out where the wire has it, in its own place."""
+    schema = {
+        "type": "object",
+        "properties": {"lines": {"type": "integer"}},
+        "required": ["lines"],
+        "additionalProperties": False,
+    }
+    async with talk(says('{"lines"', ": 3}")) as t:
+        answer = await t.answer(Request("m", [user("count")], output=OutputFormat("count", schema)))
+        assert answer.message().text() == '{"lines": 3}'
+        assert str(schema) in str(t.server.requests[0].body)
+
+
+async def test_sealed_reasoning_goes_back_to_the_model_it_is_from_and_to_no_other(talk, wire: str) -> None:
+    """PV-41, PV-42"""
+    turn = thinks("hm", encrypted="c2VhbGVk") + calls(tool("ls", signature="b2YgY2FsbA=="))
+    async with talk(turn, says("a"), says("b")) as t:
+        said = (await t.answer(Request(t.spelling.thinker, [user("look")], tools=[LS]))).message()
+        (call,) = said.tool_uses()
+        conversation = [user("look"), said, Message("user", [ToolResult(call.id, "a.txt")])]
+        for model in (t.spelling.thinker, "another"):
+            await t.answer(Request(model, conversation, tools=[LS]))
+        here, elsewhere = (request.data for request in t.server.requests[1:])
+        assert b"c2VhbGVk" not in elsewhere and b"b2YgY2FsbA==" not in elsewhere
+        assert (b"c2VhbGVk" in here) is (wire != "chat_completions")
+        assert (b"b2YgY2FsbA==" in here) is (wire == "gemini_generate_content")
 
 
 # --- failures --------------------------------------------------------------------------------------------------------
@@ -302,20 +382,21 @@ async def test_statuses_become_kinds_before_any_event(talk) -> None:
                 assert caught.value.retry_after_s == 3
 
 
-async def test_key_is_sent_as_bearer_and_appears_in_no_error(talk) -> None:
+async def test_key_is_sent_where_the_wire_has_it_and_appears_in_no_error(talk) -> None:
     """RT-38, PV-62"""
     echo = {"error": {"message": "Incorrect API key provided: sk-contract"}}
     async with talk(fails(401, echo)) as t:
         with pytest.raises(AuthenticationError) as caught:
             await t.events()
-        assert t.server.requests[0].headers["authorization"] == "Bearer sk-contract"
+        name, value = t.spelling.key
+        assert t.server.requests[0].headers[name] == value
         assert "sk-contract" not in f"{caught.value} {caught.value.body} {caught.value.hint} {t.provider!r}"
 
 
 async def test_without_a_key_no_authorization_is_sent(talk) -> None:
     async with talk(says("a"), key=None) as t:
         await t.answer()
-        assert "authorization" not in t.server.requests[0].headers
+        assert not {"authorization", t.spelling.key[0]} & set(t.server.requests[0].headers)
 
 
 async def test_missing_path_names_path_and_wire(talk, wire: str) -> None:
@@ -358,11 +439,12 @@ async def test_server_of_this_machine_that_is_not_running_is_named_and_not_tried
 async def test_error_inside_the_stream_ends_it_with_its_own_words(talk) -> None:
     """PV-16, PV-29"""
     script = [breaks("boom", after=says("a")), breaks("boom", how="error"), breaks("bad", code="invalid_prompt")]
-    async with talk(*script) as t:
-        for kind, words in ((RetryableError, "boom"), (RetryableError, "boom"), (ProviderError, "bad")):
-            with pytest.raises(kind, match=words) as caught:
+    async with talk(*script, breaks("busy", code="rate_limit_exceeded")) as t:
+        for is_transient, words in ((True, "boom"), (True, "boom"), (False, "bad"), (True, "busy")):
+            with pytest.raises(ProviderError, match=words) as caught:
                 await t.events()
-            assert type(caught.value) is kind
+            assert caught.value.is_transient is is_transient
+        assert caught.value.asks_for_pause
 
 
 async def test_event_that_is_no_json_is_a_malformed_stream(talk) -> None:

@@ -1,6 +1,6 @@
 """Every wire's stream under a hostile network: all chunkings, line ends, pings anywhere, cuts, broken bytes (PV-17)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -16,18 +16,12 @@ from basis_daemon.runtime.providers.failures import Target
 from basis_daemon.runtime.providers.registry import chat_completions_definition
 from basis_daemon.runtime.providers.remote import WIRES
 from basis_daemon.runtime.providers.sse import MAX_EVENT_BYTES, SseParser
-from support.model_server import calls, says, thinks, tool
-from support.model_turns import Turn
-from support.model_wires import Asked, ChatStream, Piece, ResponsesStream
-
-STREAMS: dict[WireName, Callable[[Asked, Turn], Iterable[Piece]]] = {
-    "responses": lambda asked, turn: ResponsesStream(asked, turn).pieces(),
-    "chat_completions": lambda asked, turn: ChatStream(asked, turn).pieces(),
-}
-"""A wire that joins `remote.WIRES` joins here."""
+from support.model_server import STREAMS, calls, says, thinks, tool
+from support.model_wires import Asked
 
 PINGS = [b": ping\n\n", b":\n\n", b"id: 7\n\n", b"retry: 3000\n\n", b"event: ping\n\n", b"\n\n\n"]
 NAMED_PING = b'event: ping\ndata: {"type": "ping"}\n\n'
+TYPED = ("responses", "anthropic_messages")
 """Only wires whose events have a type can tell that they don't know it."""
 
 TURN = (
@@ -41,7 +35,7 @@ TARGET = Target("Own", "own", "https://h.example:443", "v1/x", "x", False)
 
 def events_of(wire: WireName) -> list[bytes]:
     """The stream, one piece for each event."""
-    return [piece.data for piece in STREAMS[wire](Asked(1, {"model": "m", "stream": True}), TURN)]
+    return [piece.data for piece in STREAMS[wire](Asked(1, {"model": "m", "stream": True}), TURN).pieces()]
 
 
 def answer(wire: WireName, chunks: Iterable[bytes]) -> StreamedMessage:
@@ -78,14 +72,15 @@ def parts(streamed: StreamedMessage) -> tuple[Any, ...]:
 PLACES = st.lists(st.integers(0, 1 << 20), max_size=60)
 
 
-@pytest.mark.parametrize("wire", sorted(STREAMS))
+@pytest.mark.parametrize("wire", sorted(WIRES))
 def test_every_wire_is_here(wire: WireName) -> None:
     streamed = answer(wire, events_of(wire))
     assert streamed.complete
     assert [type(block) for block in streamed.message().content] == [Thinking, Text, ToolUse, ToolUse]
+    assert sorted(STREAMS) == sorted(WIRES)
 
 
-@pytest.mark.parametrize("wire", sorted(STREAMS))
+@pytest.mark.parametrize("wire", sorted(WIRES))
 @settings(deadline=None, max_examples=150)
 @given(
     places=PLACES,
@@ -99,19 +94,19 @@ def test_answer_is_the_same_however_it_travels(
     """PV-17: any chunking, any line end, a BOM, pings of every kind at any place between events."""
     events = events_of(wire)
     for place, ping in pings:
-        if ping is not NAMED_PING or wire != "chat_completions":
+        if ping is not NAMED_PING or wire in TYPED:
             events.insert(place % (len(events) + 1), ping)
     stream = b"\xef\xbb\xbf" * has_bom + b"".join(events).replace(b"\n", end)
     assert parts(answer(wire, cut_up(stream, places))) == parts(answer(wire, events_of(wire)))
 
 
-@pytest.mark.parametrize("wire", sorted(STREAMS))
+@pytest.mark.parametrize("wire", sorted(WIRES))
 def test_one_byte_at_a_time_is_enough(wire: WireName) -> None:
     stream = b"".join(events_of(wire))
     assert parts(answer(wire, [bytes([byte]) for byte in stream])) == parts(answer(wire, events_of(wire)))
 
 
-@pytest.mark.parametrize("wire", sorted(STREAMS))
+@pytest.mark.parametrize("wire", sorted(WIRES))
 @settings(deadline=None, max_examples=200)
 @given(length=st.integers(0, 1 << 20), places=PLACES)
 def test_stream_cut_anywhere_is_known_to_be_cut(wire: WireName, length: int, places: list[int]) -> None:
@@ -125,7 +120,7 @@ def test_stream_cut_anywhere_is_known_to_be_cut(wire: WireName, length: int, pla
     assert streamed.complete and streamed.message() == answer(wire, events_of(wire)).message()
 
 
-@pytest.mark.parametrize("wire", sorted(STREAMS))
+@pytest.mark.parametrize("wire", sorted(WIRES))
 @settings(deadline=None, max_examples=300)
 @given(
     damage=st.lists(

@@ -6,8 +6,9 @@
 
 It lives in a thread with a loop of its own, so it also serves daemons in other processes. Every generation request
 takes the next turn of the script: a turn, or a function from the request to a turn; `respond=` answers whatever the
-script does not. Both wires are answered alike (`…/v1/responses`, `…/v1/chat/completions`), and `…/v1/models`, below any
-path prefix. The words of the script are in `model_turns.py`.
+script does not. All wires are answered alike (`…/v1/responses`, `…/v1/chat/completions`, `…/v1/messages`,
+`…/v1beta/models/…:streamGenerateContent`), and the list of models as each of them has it, below any path prefix. The
+words of the script are in `model_turns.py`.
 
 From async tests use `async with`, `await server.request(0)`, `await server.ending(0)`; from others
 `server.wait_request(0)`. As a script: `python tests/support/model_server.py --script FILE` prints its base URL and
@@ -27,11 +28,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any
 
+from support import model_anthropic, model_gemini
 from support.milestones import WAIT_S, Milestones
+from support.model_anthropic import MessagesStream
 from support.model_connection import SWITCHING_PROTOCOLS, Answer, Connection
+from support.model_gemini import GenerateContentStream
 from support.model_requests import Ending, ModelRequest, Wire, wire_of
 from support.model_responses import KeptResponses
 from support.model_turns import (
@@ -86,7 +90,13 @@ __all__ = [
 ]
 
 Scripted = Reply | Callable[[ModelRequest], Reply]
-ALL_WIRES: tuple[Wire, ...] = ("responses", "chat_completions", "embeddings")
+STREAMS = {
+    "responses": ResponsesStream,
+    "chat_completions": ChatStream,
+    "anthropic_messages": MessagesStream,
+    "gemini_generate_content": GenerateContentStream,
+}
+ALL_WIRES: tuple[Wire, ...] = (*STREAMS, "embeddings")  # type: ignore[assignment]
 """Embeddings are answered with what the script gives them byte for byte: `raw` and `fails`."""
 
 
@@ -95,7 +105,7 @@ class ModelServer:
 
     `script`: turns in order. `respond`: answers requests beyond the script; without it they get a 400 saying so.
     `models`: ids or rows of the listing; `listing`: how listing fails instead. `api_key`: requests without exactly this
-    bearer token get a 401.
+    key, where the wire has it, are refused as its vendor does.
     `wires`: the wires spoken; the other one's path answers 404, as a server without it does.
     `websockets`: whether the Responses wire is also spoken over a websocket. `continues`: whether responses can be
     continued by their id; without it the parameter is unknown. `answer_headers` go with every answer and handshake.
@@ -281,31 +291,59 @@ class ModelServer:
             return Answer.of_json(401, error_body(401))
         return Answer(SWITCHING_PROTOCOLS, self._answer_headers, [])
 
-    def _is_unauthorized(self, headers: Mapping[str, str]) -> bool:
-        return self._api_key is not None and headers.get("authorization") != f"Bearer {self._api_key}"
+    def _is_unauthorized(self, headers: Mapping[str, str], dialect: ModuleType | None = None) -> bool:
+        if self._api_key is None:
+            return False
+        if dialect is not None:
+            return dialect.key_of(headers) != self._api_key
+        return headers.get("authorization") != f"Bearer {self._api_key}"
+
+    def _unauthorized(self, request: ModelRequest, generates: bool) -> Answer:
+        ended = self._ended(request, generates)
+        if request.dialect is model_gemini:
+            return Answer.of_json(400, model_gemini.bad_key_body(), ended=ended)
+        return Answer.of_json(401, _error_body(request, 401), ended=ended)
+
+    def _listed(self, request: ModelRequest) -> Answer:
+        dialect = request.dialect
+        return Answer.of_json(
+            200, dialect.models_body(self._models, request.query) if dialect else models_body(self._models)
+        )
+
+    def _refused(self, request: ModelRequest) -> Any:
+        """The body of a 400, where the vendor would object to `request`."""
+        if request.wire == "responses":
+            return self._responses.resolve(request)
+        problem = None
+        if request.wire == "anthropic_messages":
+            problem = model_anthropic.refusal(request.headers, request.body)
+        elif request.wire == "gemini_generate_content":
+            problem = model_gemini.refusal(request.headers, request.body, request.model or "")
+        return {"error": {"message": problem, "type": "invalid_request_error"}} if problem else None
 
     def _answer(self, request: ModelRequest, generates: bool) -> Answer:
         if request.path == "/_recorded":
             return Answer.of_json(200, self._recorded())
-        if self._is_unauthorized(request.headers):
-            return Answer.of_json(401, error_body(401), ended=self._ended(request, generates))
+        if self._is_unauthorized(request.headers, request.dialect):
+            return self._unauthorized(request, generates)
         if request.wire == "models" and self._listing is not None:
             return Answer.of_failure(self._listing, self._ended(request, generates))
         if request.wire == "models":
-            return Answer.of_json(200, models_body(self._models))
+            return self._listed(request)
         if not generates:
             return Answer(404, {"content-type": "text/plain"}, [Piece(b"404 page not found", False)])
         try:
             _ = request.body
         except ValueError:
-            return Answer.of_json(400, error_body(400), ended=self._ended(request, generates))
+            return Answer.of_json(400, _error_body(request, 400), ended=self._ended(request, generates))
         ended = self._ended(request, generates)
-        refused = self._responses.resolve(request) if request.wire == "responses" else None
+        refused = self._refused(request)
         if refused is not None:
             return Answer.of_failure(Failure(status=400, body=refused), ended)
         reply = self._take(request)
         if isinstance(reply, Failure):
-            return Answer.of_failure(reply, ended)
+            body = _error_body(request, reply.status) if reply.body is None else reply.body
+            return Answer.of_failure(replace(reply, body=body), ended)
         if isinstance(reply, Raw):
             pieces = [Piece(piece, True) for piece in reply.pieces]
             return Answer(reply.status, reply.headers, pieces, reply.delivery, ended)
@@ -330,9 +368,13 @@ class ModelServer:
             replace(part, id=part.id or f"call_{next(self._call_ids)}") if isinstance(part, Called) else part
             for part in turn.parts
         )
-        asked = Asked(request.index + 1, request.body)
-        stream = (ResponsesStream if request.wire == "responses" else ChatStream)(asked, replace(turn, parts=parts))
-        is_streamed = request.body.get("stream") or request.body.get("type") == "response.create"
+        asked = Asked(request.index + 1, {**request.body, "model": request.model or "scripted"})
+        stream = STREAMS[request.wire](asked, replace(turn, parts=parts))
+        is_streamed = (
+            request.body.get("stream")
+            or request.body.get("type") == "response.create"
+            or request.query.get("alt") == "sse"
+        )
         if not is_streamed:
             return Answer.of_json(200, stream.whole(), delivery=turn.delivery, ended=ended)
         headers = {"content-type": "text/event-stream; charset=utf-8", "x-request-id": f"req_{request.index + 1:08d}"}
@@ -360,6 +402,11 @@ class ModelServer:
             }
             for r in self.requests
         ]
+
+
+def _error_body(request: ModelRequest, status: int) -> Any:
+    """The vendor's usual body for an error status, on the wire of `request`."""
+    return request.dialect.error_body(status) if request.dialect else error_body(status)
 
 
 # --- as a script -----------------------------------------------------------------------------------------------------

@@ -103,20 +103,23 @@ class Said:
 
 @dataclass(frozen=True)
 class Thought:
-    """Reasoning. `field` is what chat/completions servers call it; `encrypted` is the Responses wire's opaque part."""
+    """Reasoning. `field` is what chat/completions servers call it; `encrypted` is the part that only the vendor reads:
+    encrypted content, or a signature; `redacted` reasoning consists of nothing else on Anthropic's wire."""
 
     chunks: tuple[str, ...]
     field: Literal["reasoning_content", "reasoning"] = "reasoning_content"
     encrypted: str | None = None
+    redacted: bool = False
 
 
 @dataclass(frozen=True)
 class Called:
-    """One tool call; `chunks` are the pieces of its argument text."""
+    """One tool call; `chunks` are the pieces of its argument text, `signature` is what Gemini seals it with."""
 
     name: str
     chunks: tuple[str, ...]
     id: str | None = None
+    signature: str | None = None
 
 
 @dataclass(frozen=True)
@@ -193,10 +196,17 @@ def says(*text: str, chunks: int | None = None, usage: Usage | None = Usage(), s
     return Turn(parts=(Said(tuple(pieces)),), usage=usage, stop=stop)
 
 
-def tool(name: str, input: Mapping[str, Json] | str | None = None, *, id: str | None = None, chunks: int = 2) -> Called:
+def tool(
+    name: str,
+    input: Mapping[str, Json] | str | None = None,
+    *,
+    id: str | None = None,
+    chunks: int = 2,
+    signature: str | None = None,
+) -> Called:
     """One call. `input` as a string is sent as it is, so that it can be malformed. Ids default to `call_1`, …"""
     text = input if isinstance(input, str) else json.dumps(input or {}, ensure_ascii=False, separators=(",", ":"))
-    return Called(name, tuple(cut(text, chunks)), id)
+    return Called(name, tuple(cut(text, chunks)), id, signature)
 
 
 def calls(*tools: Called, usage: Usage | None = Usage()) -> Turn:
@@ -205,10 +215,13 @@ def calls(*tools: Called, usage: Usage | None = Usage()) -> Turn:
 
 
 def thinks(
-    *text: str, encrypted: str | None = None, field: Literal["reasoning_content", "reasoning"] = "reasoning_content"
+    *text: str,
+    encrypted: str | None = None,
+    field: Literal["reasoning_content", "reasoning"] = "reasoning_content",
+    redacted: bool = False,
 ) -> Turn:
     """Reasoning; usually `thinks("hm") + says("yes")`."""
-    return Turn(parts=(Thought(text, field, encrypted),))
+    return Turn(parts=(Thought(text, field, encrypted, redacted),))
 
 
 # --- what goes wrong --------------------------------------------------------------------------------------------------
@@ -233,7 +246,7 @@ def breaks(
 ) -> Turn:
     """An error event inside the stream, after the deltas of `after`.
 
-    `how`: `response.failed` or `error` on the Responses wire; both are an `error` object on chat/completions.
+    `how`: `response.failed` or `error` on the Responses wire; both are an `error` object on the others.
     """
     return replace(after or Turn(), broken=Broken(message, code, how))
 

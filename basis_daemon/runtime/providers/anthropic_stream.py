@@ -5,15 +5,15 @@ is told as hosted blocks; kinds of blocks that are not known are passed over (PV
 """
 
 from collections.abc import Callable
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import msgspec
 
-from basis_daemon.runtime.messages import HostedBlock, HostedToolSearch, HostedWebSearch, Provenance
+from basis_daemon.runtime.messages import HostedBlock, Provenance
+from basis_daemon.runtime.providers.anthropic_hosted import asking, begun, found, input_of
 from basis_daemon.runtime.providers.anthropic_shapes import (
     BlockShape,
     ErrorShape,
-    Json,
     MessagesEvent,
     MessageShape,
     StopDetails,
@@ -49,7 +49,7 @@ _decode_type = msgspec.json.Decoder(TypedOnly).decode
 class _Block:
     """An open block: its number here, what its deltas are, and what it is made of so far that can't go out yet."""
 
-    __slots__ = ("begun", "has_delta", "index", "kind", "seal", "start")
+    __slots__ = ("asked", "has_delta", "index", "kind", "seal", "start")
 
     def __init__(self, index: int, kind: Delta, start: BlockShape) -> None:
         self.index = index
@@ -57,7 +57,7 @@ class _Block:
         self.start = start
         self.has_delta = False
         self.seal = start.signature or None
-        self.begun: list[str] = []
+        self.asked: list[str] = []
         """The input of something the vendor runs itself."""
 
 
@@ -163,25 +163,21 @@ class MessagesMapper:
         self._blocks[event.index] = None
         match start.type:
             case "text":
-                self._open(event.index, TextDelta, BlockStarted(self._next_index, "text"), start)
+                self._blocks[event.index] = _Block(self._new_index(), TextDelta, start)
                 self._say(event.index, TextDelta, start.text)
             case "thinking" | "redacted_thinking":
-                self._open(event.index, ThinkingDelta, BlockStarted(self._next_index, "thinking"), start)
+                self._blocks[event.index] = _Block(self._new_index(), ThinkingDelta, start)
                 self._say(event.index, ThinkingDelta, start.thinking)
             case "tool_use":
                 self._has_called = self._has_spoken = True
-                begun = BlockStarted(self._next_index, "tool_use", start.id, start.name or "")
-                self._open(event.index, ToolInputDelta, begun, start)
+                block = self._blocks[event.index] = _Block(self._new_index(), ToolInputDelta, start)
+                self._batch.add(BlockStarted(block.index, "tool_use", start.id, start.name or ""))
             case "server_tool_use":
                 self._begin_hosted(event.index, start)
             case kind if kind.endswith("_tool_result"):
                 self._end_hosted(start)
             case _:
                 pass
-
-    def _open(self, at: int, kind: Delta, begun: BlockStarted, start: BlockShape) -> None:
-        self._batch.add(begun)
-        self._blocks[at] = _Block(self._new_index(), kind, start)
 
     def _on_block_delta(self, event: MessagesEvent) -> None:
         delta = event.delta
@@ -204,11 +200,19 @@ class MessagesMapper:
         block = self._block(at, kind)
         if block is None:
             return
-        block.has_delta = self._has_spoken = True
+        if not block.has_delta:
+            self._has_spoken = True
+            self._begin(block)
         if block.start.type == "server_tool_use":
-            block.begun.append(text)
+            block.asked.append(text)
         else:
             self._batch.delta(kind, block.index, text)
+
+    def _begin(self, block: _Block) -> None:
+        """Tell of a block once it holds something; of calls and hosted work it was told at once."""
+        block.has_delta = True
+        if block.kind is not ToolInputDelta:
+            self._batch.add(BlockStarted(block.index, "text" if block.kind is TextDelta else "thinking"))
 
     def _block(self, at: int, kind: Delta) -> _Block | None:
         """The block at the wire's position; `None` if it is one that is passed over (PV-11)."""
@@ -230,24 +234,28 @@ class MessagesMapper:
         if block.start.type == "server_tool_use":
             self._asked_hosted(block)
             return
-        if block.kind is ToolInputDelta and block.start.input and not block.has_delta:
-            self._batch.delta(ToolInputDelta, block.index, msgspec.json.encode(block.start.input).decode())
-        if block.kind is ThinkingDelta:
+        if block.kind is ToolInputDelta and not block.has_delta:
+            self._batch.delta(ToolInputDelta, block.index, _whole_input(block.start))
+        elif block.kind is ThinkingDelta:
             self._seal(block)
-        self._batch.add(BlockStopped(block.index))
+        if block.has_delta or block.kind is ToolInputDelta:
+            self._batch.add(BlockStopped(block.index))
 
     def _seal(self, block: _Block) -> None:
         is_redacted = block.start.type == "redacted_thinking"
-        if block.seal or is_redacted:
-            self._batch.add(
-                ThinkingSealed(
-                    block.index,
-                    signature=block.seal,
-                    encrypted_content=block.start.data if is_redacted else None,
-                    provenance=self._provenance,
-                    redacted=is_redacted,
-                )
+        if not block.seal and not (is_redacted and block.start.data):
+            return
+        if not block.has_delta:
+            self._begin(block)
+        self._batch.add(
+            ThinkingSealed(
+                block.index,
+                signature=block.seal,
+                encrypted_content=block.start.data if is_redacted else None,
+                provenance=self._provenance,
+                redacted=is_redacted,
             )
+        )
 
     def _new_index(self) -> int:
         self._next_index += 1
@@ -256,29 +264,22 @@ class MessagesMapper:
     # --- what the vendor does itself
 
     def _begin_hosted(self, at: int, start: BlockShape) -> None:
-        name, id = start.name or "", start.id or ""
-        if name.startswith("tool_search_tool"):
-            known: HostedBlock = HostedToolSearch(id, "in_progress")
-        elif name in ("web_search", "web_fetch"):
-            known = HostedWebSearch(id, "in_progress")
-        else:
+        known = begun(start)
+        if known is None:
             return
-        block = _Block(self._new_index(), ToolInputDelta, start)
-        self._blocks[at] = block
-        self._tell(id, block.index, known)
+        block = self._blocks[at] = _Block(self._new_index(), ToolInputDelta, start)
+        self._tell(known.id, block.index, known)
 
     def _asked_hosted(self, block: _Block) -> None:
         """The vendor knows what it is going to look for."""
-        asked = _object("".join(block.begun)) or _as_object(block.start.input)
         index, known = self._hosted.get(block.start.id or "", (None, None))
-        if index is None or known is None:
-            return  # the result was there first
-        self._tell(known.id, index, _asking(known, asked))
+        if index is not None and known is not None:  # else the result was there first
+            self._tell(known.id, index, asking(known, input_of(block.start, "".join(block.asked))))
 
     def _end_hosted(self, start: BlockShape) -> None:
         index, known = self._hosted.pop(start.tool_use_id or "", (None, None))
         if index is not None and known is not None:
-            self._batch.add(HostedUpdate(index, _found(known, start.content)))
+            self._batch.add(HostedUpdate(index, found(known, start.content)))
             self._batch.add(BlockStopped(index))
 
     def _tell(self, id: str, index: int, block: HostedBlock) -> None:
@@ -308,6 +309,11 @@ class MessagesMapper:
     }
 
 
+def _whole_input(start: BlockShape) -> str:
+    """The input of a call of which no piece came: some servers send it along with the beginning (PV-28)."""
+    return msgspec.json.encode(start.input).decode() if start.input else ""
+
+
 def _usage(usage: UsageShape) -> TokenUsage | None:
     """In our terms: what was read from the cache and written to it is part of the input here, and not beside it."""
     if usage == UsageShape():
@@ -321,34 +327,3 @@ def _usage(usage: UsageShape) -> TokenUsage | None:
         cache_creation_tokens=written,
         reasoning_tokens=details.thinking_tokens if details else None,
     )
-
-
-def _asking(known: HostedBlock, asked: dict[str, Json]) -> HostedBlock:
-    if isinstance(known, HostedToolSearch):
-        query = asked.get("query") or asked.get("pattern")
-        return HostedToolSearch(known.id, "searching", query if isinstance(query, str) else None)
-    if isinstance(asked.get("url"), str):
-        return HostedWebSearch(known.id, "searching", {"type": "open_page", "url": asked["url"]})
-    return HostedWebSearch(known.id, "searching", {"type": "search", "query": asked.get("query")})
-
-
-def _found(known: HostedBlock, content: Json) -> HostedBlock:
-    has_failed = str(_as_object(content).get("type", "")).endswith("error")
-    status = "failed" if has_failed else "completed"
-    if isinstance(known, HostedToolSearch):
-        references = _as_object(content).get("tool_references")
-        rows = cast("list[Json]", references) if isinstance(references, list) else []
-        names = [_as_object(row).get("tool_name") for row in rows]
-        return HostedToolSearch(known.id, status, known.query, tuple(name for name in names if isinstance(name, str)))
-    return HostedWebSearch(known.id, status, known.action if isinstance(known, HostedWebSearch) else None)
-
-
-def _as_object(value: Json) -> dict[str, Json]:
-    return cast("dict[str, Json]", value) if isinstance(value, dict) else {}
-
-
-def _object(text: str) -> dict[str, Json]:
-    try:
-        return _as_object(msgspec.json.decode(text)) if text else {}
-    except (msgspec.DecodeError, RecursionError):
-        return {}

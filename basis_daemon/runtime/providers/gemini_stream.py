@@ -32,6 +32,7 @@ from basis_daemon.runtime.providers.errors import (
     StreamCut,
 )
 from basis_daemon.runtime.providers.failures import Target, from_stream
+from basis_daemon.runtime.providers.gemini_shapes import Called, Candidate, Chunk, Counts, Feedback
 from basis_daemon.runtime.providers.sse import SseEvent
 from basis_daemon.runtime.providers.wire import Batch
 
@@ -60,65 +61,6 @@ MIN_REPEATED = 16
 """Characters that are taken for a repetition when they come again just so; less may be said twice."""
 MIN_REPEATED_AND_MORE = 3
 """The same when more follows them in the same part."""
-
-
-# --- shapes: typed, so that decoding skips the rest; every field may be missing or null ------------------------------
-
-
-class Called(msgspec.Struct):
-    id: str | None = None
-    name: str | None = None
-    args: Any = None
-
-
-class Part(msgspec.Struct, rename="camel"):
-    text: str | None = None
-    thought: bool | None = None
-    thought_signature: str | None = None
-    function_call: Called | None = None
-
-
-class Content(msgspec.Struct):
-    parts: list[Part] | None = None
-
-
-class Candidate(msgspec.Struct, rename="camel"):
-    content: Content | None = None
-    finish_reason: str | None = None
-    finish_message: str | None = None
-    index: int | None = None
-
-
-class Feedback(msgspec.Struct, rename="camel"):
-    block_reason: str | None = None
-    block_reason_message: str | None = None
-
-
-class Counts(msgspec.Struct, rename="camel"):
-    """Tokens so far. Thoughts and the results of the vendor's own tools are beside `candidates` and `prompt`."""
-
-    prompt_token_count: int | None = None
-    candidates_token_count: int | None = None
-    total_token_count: int | None = None
-    cached_content_token_count: int | None = None
-    thoughts_token_count: int | None = None
-    tool_use_prompt_token_count: int | None = None
-
-
-class Failure(msgspec.Struct):
-    code: int | None = None
-    status: str | None = None
-    message: str | None = None
-
-
-class Chunk(msgspec.Struct, rename="camel"):
-    candidates: list[Candidate] | None = None
-    usage_metadata: Counts | None = None
-    prompt_feedback: Feedback | None = None
-    model_version: str | None = None
-    response_id: str | None = None
-    error: Failure | None = None
-
 
 _decode = msgspec.json.Decoder(Chunk).decode
 
