@@ -15,6 +15,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ("basis_daemon", "shared/basis_protocol", "clients/basis_client", "clients/basisctl", "clients/basis_acp")
 OWN = {folder.rpartition("/")[2] for folder in SHIPPED}
+STANDARD = sys.stdlib_module_names | {"compression"}
+"""The standard library's modules, those of newer Pythons included."""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
@@ -36,7 +38,7 @@ def imported() -> set[str]:
     for folder in SHIPPED:
         for path in (ROOT / folder).rglob("*.py"):
             found.update(_imports(ast.parse(path.read_text("utf-8"))))
-    return found - sys.stdlib_module_names - OWN
+    return found - STANDARD - OWN
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:
