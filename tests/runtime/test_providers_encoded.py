@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from basis_daemon.runtime.messages import Message, Text, ToolResult, ToolUse, assistant, user
 from basis_daemon.runtime.providers.base import Request
-from basis_daemon.runtime.providers.encoded import EncodedMessages, Shelf, joined
+from basis_daemon.runtime.providers.encoded import EncodedMessages, Shelf, array_body, joined
 from basis_daemon.runtime.providers.openai_chat import CHAT
 from basis_daemon.runtime.providers.openai_responses import RESPONSES
 from basis_daemon.runtime.providers.registry import openai_definition
@@ -120,3 +120,8 @@ def test_conversation_that_ended_counts_no_more() -> None:
 @pytest.mark.parametrize("items", [[], [b""], [b"", b"1", b"", b"2"]])
 def test_items_are_joined_without_gaps(items: list[bytes]) -> None:
     assert msgspec.json.decode(b"[" + joined(items) + b"]") == [int(item) for item in items if item]
+
+
+@pytest.mark.parametrize("items", [[], [b""], [b"1"], [b"", b"1", b"", b"2", b""]])
+def test_body_around_items_is_whole_json(items: list[bytes]) -> None:
+    assert msgspec.json.decode(array_body(b'{"a":[', items, b"]}")) == {"a": [int(item) for item in items if item]}

@@ -4,7 +4,7 @@ Owns when an encoded message may be used again. What it looks like is the wire's
 """
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from operator import is_
 
@@ -59,8 +59,10 @@ class EncodedMessages:
         self._messages, self._encoded, self._size = [], [], 0
 
     def _common_prefix(self, messages: Sequence[Message]) -> int:
-        same = list(map(is_, self._messages, messages))
-        return len(same) if all(same) else same.index(False)
+        size = min(len(self._messages), len(messages))
+        if all(map(is_, self._messages, messages)):  # the usual case, which needs no list
+            return size
+        return list(map(is_, self._messages, messages)).index(False)
 
 
 class Shelf:
@@ -82,6 +84,16 @@ class Shelf:
             other.drop()
 
 
-def joined(items: Sequence[bytes]) -> bytes:
+def joined(items: Iterable[bytes]) -> bytes:
     """The items of a JSON array, without its brackets; empty ones are left out."""
     return b",".join(filter(None, items))
+
+
+def array_body(head: bytes, items: Iterable[bytes], tail: bytes) -> bytes:
+    """`head`, the items of a JSON array and `tail`, with one copy of each: a conversation may be megabytes."""
+    parts = list(filter(None, items))
+    if not parts:
+        return head + tail
+    parts[0] = head + parts[0]
+    parts[-1] += tail
+    return b",".join(parts)

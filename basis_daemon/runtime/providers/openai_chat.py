@@ -11,7 +11,7 @@ import msgspec
 from basis_daemon.runtime.messages import ContentBlock, Image, Message, Text, ToolResult, ToolUse
 from basis_daemon.runtime.providers.base import Request
 from basis_daemon.runtime.providers.definition import ProviderDefinition
-from basis_daemon.runtime.providers.encoded import EncodedMessages, joined
+from basis_daemon.runtime.providers.encoded import EncodedMessages, array_body, joined
 from basis_daemon.runtime.providers.errors import InvalidRequest
 from basis_daemon.runtime.providers.failures import Target
 from basis_daemon.runtime.providers.openai_chat_stream import ChatMapper
@@ -46,8 +46,8 @@ def build_body(request: Request, definition: ProviderDefinition, history: Encode
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     fields = msgspec.json.encode({**body, "stream": True, "stream_options": {"include_usage": True}})
     system = [msgspec.json.encode({"role": "system", "content": request.system})] if request.system else []
-    rows = joined([*system, joined(history.of(request.messages, _encode, None))])
-    return b"".join((fields[:-1], b',"messages":[', rows, b"]}"))
+    rows = (*system, *history.of(request.messages, _encode, None))
+    return array_body(fields[:-1] + b',"messages":[', rows, b"]}")
 
 
 def _encode(message: Message) -> bytes:

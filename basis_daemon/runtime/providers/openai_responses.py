@@ -23,7 +23,7 @@ from basis_daemon.runtime.messages import (
 )
 from basis_daemon.runtime.providers.base import Request
 from basis_daemon.runtime.providers.definition import ProviderDefinition
-from basis_daemon.runtime.providers.encoded import EncodedMessages, joined
+from basis_daemon.runtime.providers.encoded import EncodedMessages, array_body, joined
 from basis_daemon.runtime.providers.errors import InvalidRequest
 from basis_daemon.runtime.providers.failures import Target
 from basis_daemon.runtime.providers.openai_common import image_url, read_models, result_text
@@ -50,9 +50,9 @@ def build_body(request: Request, definition: ProviderDefinition, history: Encode
     def encode(message: Message) -> bytes:
         return joined([msgspec.json.encode(item) for item in _items(message, here, is_structured)])
 
-    items = joined(history.of(request.messages, encode, here))
+    items = history.of(request.messages, encode, here)
     fields = msgspec.json.encode({**_head(request), **_answer_fields(request), **_tool_fields(request, definition)})
-    return b"".join((fields[:-1], b',"input":[', items, b"]}"))
+    return array_body(fields[:-1] + b',"input":[', items, b"]}")
 
 
 def _head(request: Request) -> Json:
