@@ -1,6 +1,6 @@
 """Measures what the daemon costs, each figure with its floor beside it from the same run.
 
-    python tests/bench/run.py [cold] [run] [rounds] [loop] [memory] [events] [deltas] [first_token] [--quick]
+    python tests/bench/run.py [cold] [run] [rounds] [loop] [memory] [events] [deltas] [first_token] [bodies] [--quick]
 
 Machines are noisy, so nothing here passes or fails: compare the ratios. Every figure is a median unless it says
 otherwise. Sockets, processes and files are real; the model is the scripted server of `tests/support/`.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench import cold, deltas, events, first_token, loop, memory, rounds, run_wall
+from bench import bodies, cold, deltas, events, first_token, loop, memory, rounds, run_wall
 from bench.table import Row, show
 
 SUITES: dict[str, Callable[[bool], list[Row]]] = {
@@ -25,6 +25,7 @@ SUITES: dict[str, Callable[[bool], list[Row]]] = {
     "events": events.measure,
     "deltas": deltas.measure,
     "first_token": first_token.measure,
+    "bodies": bodies.measure,
 }
 
 
