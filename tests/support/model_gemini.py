@@ -6,7 +6,7 @@ test's conversation is one that the vendor would take.
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from support.model_turns import Called, Said, Thought, Turn, Usage
 from support.model_wires import Asked, Piece, compact
@@ -167,7 +167,7 @@ def _keywords(schemas: list[Json]) -> Iterator[str]:
             if keyword in ("properties", "$defs"):
                 yield from _keywords(list(inner.values()))
             elif keyword in ("items", "anyOf", "prefixItems"):
-                yield from _keywords(inner if isinstance(inner, list) else [inner])
+                yield from _keywords(cast("list[Json]", inner) if isinstance(inner, list) else [inner])
 
 
 # --- what was asked ---------------------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ from basis_daemon.runtime.providers.anthropic_shapes import (
     MessageShape,
     StopDetails,
     TypedOnly,
-    UsageShape,
 )
+from basis_daemon.runtime.providers.anthropic_usage import Counts
 from basis_daemon.runtime.providers.base import (
     BlockStarted,
     BlockStopped,
@@ -31,7 +31,6 @@ from basis_daemon.runtime.providers.base import (
     TextDelta,
     ThinkingDelta,
     ThinkingSealed,
-    TokenUsage,
     ToolInputDelta,
 )
 from basis_daemon.runtime.providers.errors import AnswerBlocked, MalformedStream, StreamCut
@@ -73,7 +72,7 @@ class MessagesMapper:
         self._hosted: dict[str, tuple[int, HostedBlock]] = {}
         """By the vendor's id: our number, and what is known; open until the result is there."""
         self._next_index = 0
-        self._usage = UsageShape()
+        self._counts = Counts()
         self._stop_reason: str | None = None
         self._stop_details: StopDetails | None = None
         self._has_started = self._has_spoken = self._has_called = False
@@ -113,13 +112,13 @@ class MessagesMapper:
         if not self._has_started:
             self._has_started = True
             self._batch.add(ResponseStarted(message.id, message.model))
-        self._count(message.usage)
+        self._counts.take(message.usage)
 
     def _on_message_delta(self, event: MessagesEvent) -> None:
         if event.delta is not None:
             self._stop_reason = event.delta.stop_reason or self._stop_reason
             self._stop_details = event.delta.stop_details or self._stop_details
-        self._count(event.usage)  # beside `delta`, not in it (D-6)
+        self._counts.take(event.usage)  # beside `delta`, not in it (D-6)
 
     def _on_stop(self, event: MessagesEvent) -> None:
         self._start_late()
@@ -130,7 +129,7 @@ class MessagesMapper:
         reason = self._reason()
         if reason == "refusal" and not self._has_spoken:
             raise AnswerBlocked(self._refusal())
-        self._batch.add(MessageDelta(reason, _usage(self._usage)))
+        self._batch.add(MessageDelta(reason, self._counts.usage()))
         self._batch.add(MessageStopped())
         self.is_complete = True
 
@@ -142,12 +141,6 @@ class MessagesMapper:
         details = self._stop_details or StopDetails()
         why = self._target.clean(details.explanation or details.category or "")
         return f"{self._target.label} refuses to answer this" + (f": {why}" if why else "")
-
-    def _count(self, usage: UsageShape | None) -> None:
-        """Later counts replace earlier ones, field by field (PV-19)."""
-        for name in UsageShape.__struct_fields__ if usage is not None else ():
-            if getattr(usage, name) is not None:
-                setattr(self._usage, name, getattr(usage, name))
 
     def _start_late(self) -> None:
         if not self._has_started:
@@ -312,18 +305,3 @@ class MessagesMapper:
 def _whole_input(start: BlockShape) -> str:
     """The input of a call of which no piece came: some servers send it along with the beginning (PV-28)."""
     return msgspec.json.encode(start.input).decode() if start.input else ""
-
-
-def _usage(usage: UsageShape) -> TokenUsage | None:
-    """In our terms: what was read from the cache and written to it is part of the input here, and not beside it."""
-    if usage == UsageShape():
-        return None
-    read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
-    details = usage.output_tokens_details
-    return TokenUsage(
-        input_tokens=None if usage.input_tokens is None else usage.input_tokens + (read or 0) + (written or 0),
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=read,
-        cache_creation_tokens=written,
-        reasoning_tokens=details.thinking_tokens if details else None,
-    )
