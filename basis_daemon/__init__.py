@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from basis_daemon.runtime.permissions import ApprovalAnswer as ApprovalAnswer
     from basis_daemon.runtime.permissions import ApprovalRequest as ApprovalRequest
     from basis_daemon.runtime.permissions import Approver as Approver
+    from basis_daemon.runtime.providers.base import RequestOptions as RequestOptions
+    from basis_daemon.runtime.providers.base import ResponsesOptions as ResponsesOptions
+    from basis_daemon.runtime.providers.base import SessionHints as SessionHints
     from basis_daemon.runtime.runtime import Runtime as Runtime
     from basis_daemon.runtime.runtime import RuntimeBuilder as RuntimeBuilder
     from basis_daemon.runtime.tools.base import FunctionTool as FunctionTool
@@ -45,6 +48,7 @@ _HOMES = {
     "runtime.cancel": ("CancelSignal", "StopSignal"),
     "runtime.limits": ("TurnOptions",),
     "runtime.permissions": ("ApprovalAnswer", "ApprovalRequest", "Approver"),
+    "runtime.providers.base": ("RequestOptions", "ResponsesOptions", "SessionHints"),
     "runtime.runtime": ("Runtime", "RuntimeBuilder"),
     "runtime.tools.base": ("FunctionTool", "ToolContext", "ToolOutput", "ToolSpec"),
     "workspace.agents_md": ("ContextConfig",),

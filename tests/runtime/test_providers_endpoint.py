@@ -64,7 +64,7 @@ def test_paths_are_joined_without_losing_prefix_or_query(base: str, expected: st
 
 
 def test_query_is_encoded_and_ordered() -> None:
-    """RT-33, CV-8"""
+    """RT-33, CV-8, D-16"""
     assert join_url("https://h/?z=1", "v1/x", {"b": "ä&=", "a": "1"}) == "https://h/v1/x?z=1&a=1&b=%C3%A4%26%3D"
 
 

@@ -50,7 +50,7 @@ def completed(*output: Any) -> dict[str, Any]:
 
 
 def test_hosted_tools_are_offered_by_their_kind_with_their_options() -> None:
-    """PV-26"""
+    """PV-26, PV-8"""
     assert sent(tools=[DRAW, LS, WEB])["tools"] == [
         {"type": "image_generation", "size": "1024x1024"},
         {"type": "function", "name": "ls", "description": "List.", "parameters": {"type": "object"}, "strict": False},

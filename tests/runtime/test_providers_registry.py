@@ -168,7 +168,7 @@ def local(server: ModelServer, registry: ProviderRegistry) -> RemoteProvider:
 
 
 async def test_server_with_the_responses_path_is_spoken_to_there(registry: ProviderRegistry) -> None:
-    """PV-2a, C-12"""
+    """PV-2a, C-12, D-26"""
     async with ModelServer(says("a"), says("b")) as server:
         provider = local(server, registry)
         assert await text(provider) + await text(provider) == "ab"

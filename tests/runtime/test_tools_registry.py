@@ -17,7 +17,7 @@ def tool(name: str, description: str = "") -> FunctionTool:
 
 
 def test_tools_are_listed_by_name_whatever_the_order_of_registration() -> None:
-    """CV-8: a provider's prompt cache must not miss."""
+    """CV-8, D-21: a provider's prompt cache must not miss."""
     registry = ToolRegistry()
     for name in ("zeta", "alpha", "mid"):
         registry.register(tool(name))
