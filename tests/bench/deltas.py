@@ -4,10 +4,13 @@ Beside each figure: a bare `httpx2` reader of the same stream, and the vendor's 
 `BASIS_BENCH_SDK_PYTHON` (an interpreter; by default this one). The SDKs are no dependency of this project.
 """
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+import time
+from typing import Any
 
 from bench.surroundings import Client, Daemon, daemon
 from bench.table import Row
@@ -16,20 +19,32 @@ from support.model_server import ModelServer, Turn, burst, says, slow
 PACE = 400
 """Deltas a second of a fast model."""
 
-WIRES: dict[str, tuple[str, str | None]] = {
-    "responses": ("v1/responses", "ollama"),
-    "chat_completions": ("v1/chat/completions", None),
-    "anthropic_messages": ("v1/messages", "anthropic"),
-    "gemini_generate_content": ("v1beta/models/scripted:streamGenerateContent?alt=sse", "gemini"),
+TURNS: list[dict[str, Any]] = [{"role": "user", "content": [{"type": "text", "text": "go"}]}]
+WIRES: dict[str, tuple[str, str | None, dict[str, Any]]] = {
+    "responses": ("v1/responses", "ollama", {"model": "m", "stream": True, "input": "go"}),
+    "chat_completions": ("v1/chat/completions", None, {"model": "m", "stream": True, "messages": TURNS}),
+    "anthropic_messages": (
+        "v1/messages",
+        "anthropic",
+        {"model": "m", "stream": True, "max_tokens": 9, "messages": TURNS},
+    ),
+    "gemini_generate_content": (
+        "v1beta/models/scripted:streamGenerateContent?alt=sse",
+        "gemini",
+        {"contents": [{"role": "user", "parts": [{"text": "go"}]}]},
+    ),
 }
-"""By wire: where it posts, and the provider a workspace names to be spoken to in it."""
+"""By wire: where it posts, the provider a workspace names to be spoken to in it, and the least one can ask."""
 
 BARE_READER = """
 import asyncio, resource, sys, httpx2
 async def main():
-    body = {"model": "m", "stream": True}
+    url, body = sys.argv[1:]
+    headers = {"content-type": "application/json", **({"anthropic-version": "2023-06-01"} if "messages" in url else {})}
     async with httpx2.AsyncClient(timeout=300) as client:
-        async with client.stream("POST", sys.argv[1], json=body) as response:
+        async with client.stream("POST", url, content=body, headers=headers) as response:
+            if response.status_code != 200:
+                sys.exit((await response.aread()).decode())
             begin = resource.getrusage(resource.RUSAGE_SELF)
             async for _ in response.aiter_raw():
                 pass
@@ -45,7 +60,7 @@ package = {"anthropic_messages": "anthropic", "responses": "openai", "chat_compl
 if package is None or importlib.util.find_spec(package) is None:
     sys.exit("none")
 async def answer():
-    words = [{"role": "user", "content": "go"}]
+    words = [{"role": "user", "content": [{"type": "text", "text": "go"}]}]
     if package == "anthropic":
         import anthropic
         client = anthropic.AsyncAnthropic(base_url=url, api_key="k", max_retries=0)
@@ -73,9 +88,21 @@ def measure(quick: bool) -> list[Row]:
         words = says(*["token "] * count)
         rows += measure_wire(wire, "burst", burst(words), count, repetitions=1 if quick else 5)
         count = 200 if quick else 4_000
-        paced = slow(says(*["token "] * count), delay_s=1 / PACE)
+        paced = slow(says(*["token "] * count), delay_s=max(0.0, 1 / PACE - oversleep_s()))
         rows += measure_wire(wire, f"paced at {PACE}/s", paced, count, repetitions=1)
     return rows
+
+
+def oversleep_s() -> float:
+    """Seconds that a sleep takes longer here than it was asked to: the scripted model would be that much slower."""
+
+    async def slept() -> float:
+        begin = time.perf_counter()
+        for _ in range(200):
+            await asyncio.sleep(0.001)
+        return (time.perf_counter() - begin) / 200 - 0.001
+
+    return asyncio.run(slept())
 
 
 def spoken_wires() -> list[str]:
@@ -87,7 +114,7 @@ def spoken_wires() -> list[str]:
 
 
 def measure_wire(wire: str, how: str, turn: Turn, count: int, *, repetitions: int) -> list[Row]:
-    path, provider = WIRES[wire]
+    path, provider, asked = WIRES[wire]
     with daemon() as (running, workspace), ModelServer(says("warm"), respond=lambda request: turn) as server:
         config = {"schema": 1, "model": "scripted", **({"provider": provider} if provider else {})}
         (workspace / ".basis").mkdir()
@@ -99,7 +126,7 @@ def measure_wire(wire: str, how: str, turn: Turn, count: int, *, repetitions: in
         client.call("basis/session/attach", {"sessionId": session})
         client.run(session, "warm up")
         costs = [cost_us(running, client, session, count) for _ in range(repetitions)]
-        bare = reader_us(sys.executable, BARE_READER, count, server.base_url + path)
+        bare = reader_us(sys.executable, BARE_READER, count, server.base_url + path, json.dumps(asked))
         sdk = reader_us(
             os.environ.get("BASIS_BENCH_SDK_PYTHON", sys.executable), SDK_READER, count, server.base_url, wire
         )
