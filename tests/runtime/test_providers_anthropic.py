@@ -58,6 +58,8 @@ HERE = Provenance("anthropic", "claude-opus-4-6", "anthropic_signed")
 SIGNED = Thinking("hm", signature="EqQB", provenance=HERE)
 REDACTED = Thinking(encrypted_content="EmwK", provenance=HERE, redacted=True)
 MARK = {"type": "ephemeral"}
+ADAPTIVE = {"type": "adaptive"}
+SHOWN = {"type": "adaptive", "display": "summarized"}
 READ = ToolDefinition("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 
 
@@ -193,7 +195,7 @@ def test_switch_for_parallel_calls_stands_in_the_choice(is_disabled: bool | None
 
 
 def test_deferred_tools_are_searched_for_and_the_mark_is_on_the_last_that_is_shown() -> None:
-    """PV-46, PV-24, CV-8"""
+    """PV-46, PV-24, CV-8, D-21: in the order they were given, which is by name."""
     tools = [ToolDefinition("a", "A.", {}), ToolDefinition("b", "B.", {}, deferred=True)]
     hosted = RequestOptions(tool_search="hosted")
     search, a, b = sent(user("x"), tools=tools, options=hosted)["tools"]
@@ -265,24 +267,23 @@ def replace_id(search: HostedToolSearch, id: str) -> HostedToolSearch:
 
 
 @pytest.mark.parametrize(
-    ("model", "levels", "is_adaptive"),
+    ("model", "levels", "thinking"),
     [
-        ("claude-opus-4-5", "low medium high", False),
-        ("claude-opus-4-5-20251101", "low medium high", False),
-        ("claude-mythos-preview", "low medium high max", True),
-        ("claude-opus-4-6", "low medium high max", True),
-        ("claude-sonnet-4-6-20260301", "low medium high max", True),
-        *[(f"claude-{name}", "low medium high xhigh max", True) for name in ("opus-4-7", "opus-4-8", "opus-5")],
-        *[(f"claude-{name}", "low medium high xhigh max", True) for name in ("sonnet-5", "fable-5", "mythos-5")],
-        ("claude-sonnet-4-5", "", False),
-        ("claude-opus-4-60", "", False),
-        ("claude-opus-4-6-fast", "", False),
+        ("claude-opus-4-5", "low medium high", None),
+        ("claude-opus-4-5-20251101", "low medium high", None),
+        ("claude-mythos-preview", "low medium high max", ADAPTIVE),
+        ("claude-opus-4-6", "low medium high max", ADAPTIVE),
+        ("claude-sonnet-4-6-20260301", "low medium high max", ADAPTIVE),
+        *[(f"claude-{name}", "low medium high xhigh max", SHOWN) for name in ("opus-4-7", "opus-4-8", "opus-5")],
+        *[(f"claude-{name}", "low medium high xhigh max", SHOWN) for name in ("sonnet-5", "fable-5", "mythos-5")],
+        ("claude-sonnet-4-5", "", None),
+        ("claude-opus-4-60", "", None),
+        ("claude-opus-4-6-fast", "", None),
     ],
 )
-def test_effort_goes_out_as_the_model_takes_it_and_is_refused_otherwise(
-    model: str, levels: str, is_adaptive: bool
-) -> None:
-    """PV-44, PV-45, D-33, PR-9: forwarded or refused, never rounded."""
+def test_effort_goes_out_as_the_model_takes_it_and_is_refused_otherwise(model: str, levels: str, thinking: Any) -> None:
+    """PV-44, PV-45, D-33, PR-9: forwarded or refused, never rounded. Models that would hide their reasoning are asked
+    for its words."""
     every: tuple[Effort, ...] = ("low", "medium", "high", "xhigh", "max")
     for effort in every:
         if effort not in levels.split():
@@ -291,7 +292,7 @@ def test_effort_goes_out_as_the_model_takes_it_and_is_refused_otherwise(
             continue
         asked = sent(user("x"), model=model, effort=effort)
         assert asked["output_config"] == {"effort": effort}
-        assert asked.get("thinking") == ({"type": "adaptive"} if is_adaptive else None)
+        assert asked.get("thinking") == thinking
     assert not {"output_config", "thinking"} & set(sent(user("x"), model=model))
 
 
@@ -317,7 +318,7 @@ def test_forced_call_leaves_thinking_out_and_a_summary_is_asked_for_by_name() ->
 def test_models_that_bind_reasoning_to_its_conversation_drop_it_where_that_was_changed() -> None:
     """PV-41: compaction and another system prompt would else end such a conversation; asked of the vendor only."""
     asked = sent(user("x"), model="claude-opus-5-5")
-    assert asked["thinking"] == {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+    assert asked["thinking"] == {**SHOWN, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
     endpoint = ProviderChoice("anthropic", None, "https://gw.example/", "anthropic_messages", None)
     elsewhere = body(MESSAGES, definition_of(endpoint), Request("claude-opus-5-5", [user("x")]))
     assert "thinking" not in elsewhere
@@ -681,7 +682,7 @@ async def test_all_pages_of_models_are_read_newest_first_without_the_retired() -
 
 @pytest.mark.anyio
 async def test_statuses_and_bodies_of_the_vendor_are_understood() -> None:
-    """PV-2, PV-49, PV-50, D-19, D-25"""
+    """PV-2, PV-49, PV-50, D-25"""
     too_long = {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 > 8"}}
     async with ModelServer(fails(529), fails(401), fails(404), fails(400, too_long)) as server:
         provider, close = provider_at(server)
@@ -695,6 +696,27 @@ async def test_statuses_and_bodies_of_the_vendor_are_understood() -> None:
                 await take(provider.stream(Request("m", [user("x")])))
             assert caught.value.is_transient is is_transient
         assert caught.value.kind == "context_length_exceeded"
+        await close()
+
+
+@pytest.mark.anyio
+async def test_a_list_without_end_is_read_to_its_hundredth_page() -> None:
+    """PV-1"""
+    async with ModelServer(models=[f"m{at:03}" for at in range(150)], page_size=1) as server:
+        provider, close = provider_at(server)
+        assert len(await provider.list_models()) == len(server.listings) == 100
+        await close()
+
+
+@pytest.mark.anyio
+async def test_long_bodies_are_cut_where_they_are_shown_and_kept_where_they_are_not() -> None:
+    """RT-38, D-19"""
+    body = {"type": "error", "error": {"type": "invalid_request_error", "message": "no " * 5000}}
+    async with ModelServer(fails(400, body)) as server:
+        provider, close = provider_at(server)
+        with pytest.raises(HttpError) as caught:
+            await take(provider.stream(Request("m", [user("x")])))
+        assert len(str(caught.value)) < 2300 and caught.value.body is not None and len(caught.value.body) > 15_000
         await close()
 
 

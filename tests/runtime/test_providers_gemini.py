@@ -167,7 +167,7 @@ def test_messages_that_hold_nothing_for_this_vendor_are_left_out() -> None:
 
 
 def test_tools_are_declared_with_what_the_vendor_takes_of_their_schemas() -> None:
-    """PV-47, CV-8"""
+    """PV-47, CV-8, D-21: in the order they were given, which is by name."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",

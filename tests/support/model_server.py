@@ -104,9 +104,9 @@ class ModelServer:
     """The server. Starts on entering its context, or by `start()`; ends with `close()`.
 
     `script`: turns in order. `respond`: answers requests beyond the script; without it they get a 400 saying so.
-    `models`: ids or rows of the listing; `listing`: how listing fails instead. `api_key`: requests without exactly this
-    key, where the wire has it, are refused as its vendor does.
-    `wires`: the wires spoken; the other one's path answers 404, as a server without it does.
+    `models`: ids or rows of the listing, at most `page_size` at once; `listing`: how listing fails instead.
+    `api_key`: requests without exactly this key, where the wire has it, are refused as its vendor does.
+    `wires`: the wires spoken; the other ones' paths answer 404, as a server without them does.
     `websockets`: whether the Responses wire is also spoken over a websocket. `continues`: whether responses can be
     continued by their id; without it the parameter is unknown. `answer_headers` go with every answer and handshake.
     """
@@ -117,6 +117,7 @@ class ModelServer:
         respond: Callable[[ModelRequest], Reply] | None = None,
         models: Iterable[str | Mapping[str, Any]] = ("scripted",),
         listing: Failure | None = None,
+        page_size: int | None = None,
         api_key: str | None = None,
         wires: Iterable[Wire] = ALL_WIRES,
         websockets: bool = True,
@@ -133,6 +134,7 @@ class ModelServer:
         self._respond = respond
         self._models: list[dict[str, Any]] = [{"id": m} if isinstance(m, str) else dict(m) for m in models]
         self._listing = listing
+        self._page_size = page_size
         self._api_key = api_key
         self._wires = frozenset(wires)
         self._port = port
@@ -305,10 +307,12 @@ class ModelServer:
         return Answer.of_json(401, _error_body(request, 401), ended=ended)
 
     def _listed(self, request: ModelRequest) -> Answer:
-        dialect = request.dialect
-        return Answer.of_json(
-            200, dialect.models_body(self._models, request.query) if dialect else models_body(self._models)
-        )
+        if request.dialect is None:
+            return Answer.of_json(200, models_body(self._models))
+        query = request.query
+        if self._page_size is not None:
+            query |= {"limit": str(self._page_size), "pageSize": str(self._page_size)}
+        return Answer.of_json(200, request.dialect.models_body(self._models, query))
 
     def _refused(self, request: ModelRequest) -> Any:
         """The body of a 400, where the vendor would object to `request`."""

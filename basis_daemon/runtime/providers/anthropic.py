@@ -130,13 +130,13 @@ def _thinking_fields(request: Request, definition: ProviderDefinition, rule: Eff
     if rule is None or not rule.is_adaptive:
         return body
     thinking: Json = {}
-    wants_thoughts = request.effort is not None or request.options.reasoning_summary is not None
-    if wants_thoughts and request.tool_choice.mode == "auto":  # a forced call and thinking exclude each other
-        thinking["type"] = "adaptive"
-    if thinking and request.options.reasoning_summary is not None:
-        thinking["display"] = "summarized"
+    summary = request.options.reasoning_summary
+    if (request.effort is not None or summary is not None) and request.tool_choice.mode == "auto":
+        thinking["type"] = "adaptive"  # a forced call and thinking exclude each other
     if rule.binds_thinking and BINDING_CONTROLS in definition.headers.get("anthropic-beta", ""):
         thinking |= {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+    if thinking and (summary is not None or (rule.hides_thinking and definition.is_vendor)):
+        thinking["display"] = "summarized"
     return {**body, "thinking": thinking} if thinking else body
 
 

@@ -21,6 +21,8 @@ class EffortRule:
     levels: tuple[Effort, ...]
     is_adaptive: bool = False
     """Whether the model itself decides when and how long to think, once it is asked to."""
+    hides_thinking: bool = False
+    """Whether reasoning comes sealed only, without a word, unless its words are asked for."""
     binds_thinking: bool = False
     """Whether sealed reasoning holds only behind exactly the conversation it came from."""
 
@@ -55,6 +57,7 @@ ANTHROPIC_EFFORTS = (
         ),
         levels=_ALL,
         is_adaptive=True,
+        hides_thinking=True,
     ),
     EffortRule(
         models=(
@@ -68,6 +71,7 @@ ANTHROPIC_EFFORTS = (
         ),
         levels=_ALL,
         is_adaptive=True,
+        hides_thinking=True,
         binds_thinking=True,
     ),
 )

@@ -1,6 +1,7 @@
 """What an adapter of a wire consists of: three functions, in the same order in every adapter's file.
 
-Owns the shape, and the batching of events that all mappers share. Adapters: `openai_responses.py`, `openai_chat.py`.
+Owns the shape, and the batching of events that all mappers share. Adapters: `openai_responses.py`, `openai_chat.py`,
+`anthropic.py`, `gemini.py`.
 """
 
 from collections.abc import Callable, Mapping
