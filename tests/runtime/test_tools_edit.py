@@ -14,8 +14,9 @@ from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.tools.base import Tool, ToolError
 from basis_daemon.runtime.tools.edit import EditTool, WriteTool
+from basis_daemon.runtime.tools.file_writes import StaleFile
 from basis_daemon.runtime.tools.files import ReadTool
-from basis_daemon.runtime.tools.text_files import MAX_FILE_BYTES, StaleFile
+from basis_daemon.runtime.tools.text_files import MAX_FILE_BYTES
 from basis_protocol.content import DiffPreview
 from support.tool_calls import Caller
 
@@ -113,7 +114,12 @@ async def test_edit_reports_count_place_and_diff(caller: Caller) -> None:
     output = await caller.call(edit, path="a", edits=[{"old_string": "x", "new_string": "z"}], replace_all=True)
 
     assert output.content == "replaced 2 passages in a"
-    assert output.details == {"replaced": 2, "first_changed_line": 1}
+    assert output.details == {
+        "replaced": 2,
+        "first_changed_line": 1,
+        "diff": {"added": 2, "removed": 2, "truncated": False},
+        "patch": output.diff[0].patch,
+    }
     assert output.summary == "edit a (+2 −2)"
     assert output.diff[0].new == "z\ny\nz\n"
 
@@ -161,7 +167,7 @@ async def test_mark_and_encoding_stay(caller: Caller, head: bytes) -> None:
     assert file.read_bytes() == head + "new\r\nlines\r\n".encode(encoding)
 
 
-@pytest.mark.parametrize("data", [b"caf\xe9", b"a\0b", b"\xff\xfe\0\0"])
+@pytest.mark.parametrize("data", [b"\xe1\xe2\xe3 \xe4\xe5\xe6", b"a\0b", b"\xff\xfe\0\0"])
 async def test_what_is_not_text_is_neither_edited_nor_written_over(caller: Caller, data: bytes) -> None:
     (caller.root / "a").write_bytes(data)
     await refused(caller, edit, path="a", edits=[{"old_string": "a", "new_string": "b"}])

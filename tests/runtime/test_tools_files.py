@@ -87,11 +87,11 @@ async def test_encodings_with_a_mark_are_read(caller: Caller, data: bytes, shown
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"caf\xe9\n", r"is not UTF-8 text (byte 3)"),
+        ("слово".encode("koi8-r"), r"is not UTF-8 text (byte 0)"),
         (b"a\0b", "binary file of 3 bytes"),
         (b"\x89PNG\r\n\x1a\n\0\0", "binary file"),
         ("a".encode("utf-32"), "UTF-32"),
-        (b"\xff\xfea", "is not UTF-16-LE"),
+        (b"\xff\xfea", "begins like UTF-16-LE text, but isn't (byte 0)"),
     ],
 )
 async def test_what_is_not_such_text_is_refused_by_its_reason(caller: Caller, data: bytes, reason: str) -> None:

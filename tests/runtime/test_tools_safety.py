@@ -12,14 +12,14 @@ import anyio
 import pytest
 
 from basis_daemon.errors import BasisError, PolicyDenied
-from basis_daemon.runtime.tools import text_files
+from basis_daemon.runtime.tools import file_writes, text_files
 from basis_daemon.runtime.tools.base import ToolError
 from basis_daemon.runtime.tools.edit import EditTool, WriteTool
+from basis_daemon.runtime.tools.file_writes import StaleFile
 from basis_daemon.runtime.tools.files import LsTool, ReadTool
 from basis_daemon.runtime.tools.ledger import ReadLedger
 from basis_daemon.runtime.tools.nofollow import open_directory
 from basis_daemon.runtime.tools.search import GrepTool
-from basis_daemon.runtime.tools.text_files import StaleFile
 from basis_daemon.runtime.tools.threads import Stop, in_thread
 from support.tool_calls import Caller
 
@@ -145,9 +145,9 @@ def test_file_written_between_reading_and_replacing_is_kept(caller: Caller) -> N
     stored = text_files.read(path)
     path.write_text("person")
     with pytest.raises(StaleFile):
-        text_files.replace(path, b"agent", expected=stored)
+        file_writes.replace(path, b"agent", expected=stored)
     with pytest.raises((StaleFile, ToolError)):
-        text_files.replace(path, b"agent", expected=None)
+        file_writes.replace(path, b"agent", expected=None)
 
     assert path.read_text() == "person"
     assert os.listdir(path.parent) == ["file"]

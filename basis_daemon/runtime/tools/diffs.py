@@ -31,21 +31,25 @@ class Change:
         return f"+{self.added} −{self.removed}"
 
 
-def change(path: str, shown: str, old: str | None, new: str) -> Change:
-    """The change from `old`, or from nothing, to `new`. `path` is absolute; `shown` stands in the patch's header."""
-    before, after = _lines(old or ""), _lines(new)
+def change(path: str, shown: str, old: str | None, new: str | None) -> Change:
+    """The change from `old`, or from nothing, to `new`, or to nothing. `path` is absolute; `shown` stands in the
+    patch's header."""
+    before, after = _lines(old or ""), _lines(new or "")
     groups = _groups(before, after)
-    header = [f"--- {'/dev/null' if old is None else 'a/' + shown}\n", f"+++ b/{shown}\n"]
+    header = [
+        f"--- {'/dev/null' if old is None else 'a/' + shown}\n",
+        f"+++ {'/dev/null' if new is None else 'b/' + shown}\n",
+    ]
     body = [line for group in groups for line in _hunk(group, before, after)]
     patch, is_cut = _cut("".join(header + body)) if body else ("", False)
-    whole = max(len(old or ""), len(new)) <= MAX_WHOLE_TEXT_BYTES
+    whole = max(len(old or ""), len(new or "")) <= MAX_WHOLE_TEXT_BYTES
     return Change(
         diff=FileDiff(
             path=path,
             patch=patch,
             old=old if whole else None,
             new=new if whole else None,
-            created=old is None,
+            created=old is None and new is not None,
             truncated=is_cut,
         ),
         added=sum(j2 - j1 for group in groups for tag, _, _, j1, j2 in group if tag != "equal"),

@@ -7,7 +7,7 @@ import fnmatch
 import re
 from collections.abc import Sequence
 
-from basis_daemon.runtime.tools.base import ToolError
+from basis_daemon.runtime.tools.tool_error import ToolError
 
 MAX_ALTERNATIVES = 64
 """Patterns one may stand for once its braces are expanded."""

@@ -1,18 +1,16 @@
-"""Text files as tools see them: read whole, decoded without loss, replaced in one step.
+"""Text files as tools see them: read whole, decoded without loss, and encoded as they were.
 
-Owns size limits, encodings and the atomic write. Paths given here are canonical and authorised (see `policy.py`).
+Owns size limits, and which encoding new text gets. Paths given here are canonical and authorised (see `policy.py`).
+What bytes mean is worked out in `charsets.py`; files are put in place by `file_writes.py`.
 """
 
 import errno
 import hashlib
 import os
-import secrets
-import stat
-import threading
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from basis_daemon.runtime.tools import charsets, editorconfig
 from basis_daemon.runtime.tools.nofollow import NotRegular, open_directory, open_regular_in
 from basis_daemon.runtime.tools.tool_error import ToolError
 
@@ -22,17 +20,8 @@ MAX_FILE_BYTES = 10 * 1024 * 1024
 ABSENT = "absent"
 """Digest of a file that isn't there."""
 
-_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
-_UTF_32_BOMS = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
-
-_commit = threading.Lock()
-"""Held while a file is compared with what was read and renamed over, so that two sessions can't both pass the test."""
-
-
-class StaleFile(ToolError):
-    """The file is not the one that was read: somebody else wrote it."""
-
-    kind = "stale_file"
+MAX_NAMED_CHARS = 8
+"""Characters a refusal names of those that an encoding lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +48,27 @@ class TextFile:
     bom: bytes = b""
 
     def encode(self, text: str) -> bytes:
-        """`text` in this file's encoding. Raises `ToolError` for what no file can hold: half a surrogate pair."""
+        """`text` in this file's encoding. Raises `ToolError` naming the characters that it lacks."""
         try:
             return self.bom + text.encode(self.encoding)
         except UnicodeEncodeError as error:
-            raise ToolError(f"the text can't be written: {error.reason} (character {error.start})") from error
+            if self.encoding.startswith("utf-"):
+                raise ToolError(f"the text can't be written: {error.reason} (character {error.start})") from error
+            raise ToolError(self._lacking(text)) from error
+
+    def _lacking(self, text: str) -> str:
+        lacking = [char for char in dict.fromkeys(text) if not _has(self.encoding, char)]
+        named = ", ".join(f"{char!r} (U+{ord(char):04X})" for char in lacking[:MAX_NAMED_CHARS])
+        more = f" and {len(lacking) - MAX_NAMED_CHARS} more" if len(lacking) > MAX_NAMED_CHARS else ""
+        return f"the file is in the encoding {self.encoding}, which lacks {named}{more}; nothing was changed"
+
+
+def _has(encoding: str, char: str) -> bool:
+    try:
+        char.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ class Stored:
         return digest(self.data)
 
     def decode(self, path: Path) -> TextFile:
-        """Its text. Raises `ToolError` for what isn't UTF-8, or UTF-16 with a byte order mark."""
+        """Its text. Raises `ToolError` for what is no text, or text in an encoding nothing tells."""
         return decode(self.data, path)
 
 
@@ -89,25 +94,30 @@ def digest(data: bytes) -> str:
 
 
 def decode(data: bytes, path: Path) -> TextFile:
-    bom, encoding = next(((bom, name) for bom, name in _BOMS if data.startswith(bom)), (b"", "utf-8"))
-    if data.startswith(_UTF_32_BOMS):
-        raise ToolError(f"{path} is UTF-32 text; only UTF-8 and UTF-16 are read and written")
+    """The text of the file at `path`, which is believed about its encoding. Blocking. Raises `ToolError`."""
     try:
-        text = data[len(bom) :].decode(encoding)
-    except UnicodeDecodeError as error:
-        if b"\0" in data:
-            raise ToolError(_binary(path, data)) from error
-        raise ToolError(
-            f"{path} is not {encoding.upper()} text (byte {error.start}); files in other encodings are neither read "
-            "nor changed here. A command can convert it."
-        ) from error
-    if "\0" in text:
-        raise ToolError(_binary(path, data))
+        text, encoding, bom = charsets.decode(data, path.name, lambda: editorconfig.charset_of(path))
+    except charsets.NotText as reason:
+        raise ToolError(f"{path} {reason}") from reason
     return TextFile(text, encoding, bom)
 
 
-def _binary(path: Path, data: bytes) -> str:
-    return f"{path} is a binary file of {len(data)} bytes; it can't be shown or changed as text"
+def for_text(file: TextFile | None, path: Path, text: str) -> TextFile:
+    """How `text` is to stand at `path`: as the file there does, if that settles it. Plain ASCII doesn't: what comes to
+    it is encoded as the text says, or as the project does; so is a new file. Blocking."""
+    if file is not None and (file.bom or not file.text.isascii() or text.isascii()):
+        return file
+    if file is not None and file.encoding != "utf-8":
+        return file
+    stated = charsets.usable(charsets.stated_in(text[: charsets.HEAD_BYTES].encode("utf-8", "replace"), path.name))
+    if stated is not None:
+        return TextFile(text, stated)
+    configured = editorconfig.charset_of(path)
+    encoding = charsets.usable(configured) or "utf-8"
+    is_marked = encoding.startswith("utf-16") or (configured == "utf-8-bom" and file is None)
+    if file is not None and encoding.startswith("utf-16"):
+        return file
+    return TextFile(text, encoding, charsets.BOMS[encoding] if is_marked else b"")
 
 
 def read(path: Path) -> Stored | None:
@@ -124,87 +134,13 @@ def read(path: Path) -> Stored | None:
         raise refusal(path, error) from error
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
-        _require_size(path, status.st_size)
+        require_size(path, status.st_size)
         data = file.read(MAX_FILE_BYTES + 1)
-    _require_size(path, len(data))
+    require_size(path, len(data))
     return Stored(data, Version.of(status), status)
 
 
-def replace(path: Path, data: bytes, *, expected: Stored | None) -> None:
-    """Put `data` in the file's place in one step; permissions stay (BT-9).
-
-    Without `expected` the file must not exist, and missing directories are made. Raises `StaleFile` if the file isn't
-    the one expected, and `ToolError`.
-    """
-    _require_size(path, len(data))
-    try:
-        directory = open_directory(str(path.parent), create=expected is None)
-        try:
-            _replace_in(directory, path, data, expected)
-        finally:
-            os.close(directory)
-    except OSError as error:
-        raise refusal(path, error) from error
-
-
-def _replace_in(directory: int, path: Path, data: bytes, expected: Stored | None) -> None:
-    if expected is not None:
-        _require_writable(directory, path, expected.status)
-    temporary = f".basis-{secrets.token_hex(8)}.tmp"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(temporary, flags, 0o666, dir_fd=directory)
-    try:
-        with open(descriptor, "wb") as file:
-            if expected is not None:
-                _copy_permissions(descriptor, expected.status)
-            file.write(data)
-            if expected is not None:
-                file.flush()
-                # Writing took the set-id bits away again, unless root wrote.
-                os.fchmod(descriptor, stat.S_IMODE(expected.status.st_mode))
-        with _commit:
-            _require_unchanged(directory, path, expected)
-            _put_in_place(directory, temporary, path.name, is_new=expected is None)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=directory)
-
-
-def _require_writable(directory: int, path: Path, status: os.stat_result) -> None:
-    """A rename asks the directory only; a protected file must not be replaced by that, not even by root."""
-    if not status.st_mode & 0o222 or not os.access(path.name, os.W_OK, dir_fd=directory):
-        raise ToolError(f"{path} is read-only ({stat.filemode(status.st_mode)})")
-
-
-def _copy_permissions(descriptor: int, status: os.stat_result) -> None:
-    # The owner before the mode: changing the owner clears the set-id bits. Only root may give a file away.
-    with suppress(PermissionError):
-        os.fchown(descriptor, status.st_uid, status.st_gid)
-    os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
-
-
-def _require_unchanged(directory: int, path: Path, expected: Stored | None) -> None:
-    try:
-        now = Version.of(os.stat(path.name, dir_fd=directory, follow_symlinks=False))
-    except FileNotFoundError:
-        now = None
-    if now != (None if expected is None else expected.version):
-        raise StaleFile(f"{path} was changed by somebody else just now; nothing was written. Read it again.")
-
-
-def _put_in_place(directory: int, temporary: str, name: str, *, is_new: bool) -> None:
-    if is_new:
-        try:
-            # A link fails where a rename would replace what appeared meanwhile.
-            os.link(temporary, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
-            return
-        except OSError as error:
-            if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
-                raise
-    os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
-
-
-def _require_size(path: Path, size: int) -> None:
+def require_size(path: Path, size: int) -> None:
     if size > MAX_FILE_BYTES:
         raise ToolError(
             f"{path}: {size} bytes are more than the {MAX_FILE_BYTES} a file tool reads or writes; use a command"
