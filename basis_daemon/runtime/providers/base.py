@@ -161,8 +161,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """Tokens as one wire reported them; `None` is not reported (2.6). What was read from a cache and written to it is part
-    of `input_tokens`, reasoning part of `output_tokens`; thoughts and tool input are beside both."""
+    """Tokens as one wire reported them; `None` is not reported (2.6). What was read from a cache and written to it is
+    part of `input_tokens`, reasoning part of `output_tokens`; thoughts and tool input are beside both."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
