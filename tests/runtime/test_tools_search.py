@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from basis_daemon.errors import PolicyDenied
-from basis_daemon.runtime.tools import grep_scan, nofollow
+from basis_daemon.runtime.tools import charsets, grep_scan, nofollow
 from basis_daemon.runtime.tools.base import ToolError
 from basis_daemon.runtime.tools.grep_scan import Found, Search, Tally
 from basis_daemon.runtime.tools.search import GlobTool, GrepTool
@@ -143,7 +143,7 @@ async def test_unsaved_editor_text_is_searched(caller: Caller) -> None:
 
 
 async def test_one_bad_file_never_ends_a_search(caller: Caller) -> None:
-    """BT-6, D-66: binary, other encodings, too large, FIFOs, links out, link cycles: skipped and counted."""
+    """BT-6, D-66: binary, too large, FIFOs, links out, link cycles: skipped and counted."""
     root = caller.root
     (root / "bin.dat").write_bytes(b"needle\0")
     (root / "latin.txt2").write_bytes(b"needle \xe9")
@@ -159,8 +159,21 @@ async def test_one_bad_file_never_ends_a_search(caller: Caller) -> None:
             text = await caller.text(grep, pattern=pattern)
             assert "/etc" not in text and "outfile" not in text and "cycle" not in text
     assert "utf16.md:1: needle ä" in await caller.text(grep, pattern="ne+dle")
-    assert "[files skipped: 2 not text, 1 larger than 10 MiB]" in await caller.text(grep, pattern="ne+dle")
+    assert "[files skipped: 1 not text, 1 larger than 10 MiB]" in await caller.text(grep, pattern="ne+dle")
     assert "outfile" not in await caller.text(glob, pattern="*")
+
+
+async def test_text_in_other_encodings_is_searched_as_it_reads(caller: Caller) -> None:
+    """Recognised, declared in the file, or declared by the project; what nothing explains is counted."""
+    fill(caller.root, {"ru/.editorconfig": "[*.txt]\ncharset = koi8-r\n"})
+    (caller.root / "ru" / "a.txt").write_bytes("раз\r\nдва слова\r\n".encode("koi8-r"))
+    (caller.root / "b.py").write_bytes("# coding: cp1251\n# два слова\n".encode("cp1251"))
+    (caller.root / "c.txt").write_bytes("déjà vu – “x”\n".encode("cp1252"))
+    (caller.root / "d.txt").write_bytes("два слова\n".encode("koi8-r"))
+    for literal, words, western in ((True, "два слова", "déjà vu –"), (False, "д.*а$", "d.j. +vu")):
+        text = await caller.text(grep, pattern=words, literal=literal)
+        assert text == "b.py:2: # два слова\nru/a.txt:2: два слова\n[files skipped: 1 not text]"
+        assert "c.txt:1: déjà vu – “x”" in await caller.text(grep, pattern=western, literal=literal)
 
 
 async def test_places_outside_are_refused(caller: Caller) -> None:
@@ -294,7 +307,7 @@ def scanned(search: Search) -> tuple[list[Found], Tally]:
     tally = Tally()
     opener = nofollow.Opener()
     try:
-        return list(grep_scan.scan(search, opener.open, tally, is_stopped=lambda: False)), tally
+        return list(grep_scan.scan(search, opener.open, charsets.text_of, tally, is_stopped=lambda: False)), tally
     finally:
         opener.close()
 

@@ -21,7 +21,8 @@ MAX_SPANNED_LINES = 50
 
 
 class Search:
-    """What to look for and where. `paths` are canonical; `texts` stands for what is on disk, by index in `paths`."""
+    """What to look for and where. `paths` are canonical; by index in them, `texts` stands for what is on disk, and
+    `charsets` are encodings that somebody else than a file itself says it is in."""
 
     def __init__(
         self,
@@ -29,6 +30,7 @@ class Search:
         paths: list[str],
         *,
         texts: dict[int, str] | None = None,
+        charsets: dict[int, str] | None = None,
         literal: bool = False,
         ignore_case: bool = False,
         multiline: bool = False,
@@ -39,6 +41,7 @@ class Search:
         self.pattern = pattern
         self.paths = paths
         self.texts = texts or {}
+        self.charsets = charsets or {}
         self.literal = literal
         self.ignore_case = ignore_case
         self.multiline = multiline
@@ -66,15 +69,14 @@ class Tally:
         self.limited = limited
 
 
-class NotText(Exception):
-    """Bytes that are no UTF-8 and no marked UTF-16 text."""
-
-
 BAD_PATTERN = (re.error, RecursionError, OverflowError)
 """What `re` raises for an expression it can't take."""
 
 OpenFile = Callable[[str], int]
 """Opens a canonical path for reading. Raises `OSError`, without a number for what is no regular file."""
+
+ReadText = Callable[[bytes, str, str | None], str | None]
+"""The text of a file from its bytes, its name, and what is said of its encoding; `None` for what is no text."""
 
 
 def compiled(search: Search) -> re.Pattern[str]:
@@ -97,7 +99,9 @@ def is_tame(search: Search) -> bool:
     return branches <= MAX_TAME_BRANCHES
 
 
-def scan(search: Search, open_file: OpenFile, tally: Tally, *, is_stopped: Callable[[], bool]) -> Iterator[Found]:
+def scan(
+    search: Search, open_file: OpenFile, read_text: ReadText, tally: Tally, *, is_stopped: Callable[[], bool]
+) -> Iterator[Found]:
     """Look through the files in order; yields those with matches."""
     pattern = compiled(search)
     needle = search.pattern.encode(errors="ignore") if search.literal and not search.ignore_case else b""
@@ -107,8 +111,12 @@ def scan(search: Search, open_file: OpenFile, tally: Tally, *, is_stopped: Calla
             return
         text = search.texts.get(index)
         if text is None:
-            text = _text_of(path, open_file, needle, search.max_file_bytes, tally)
-        found = None if text is None else _look(text, index, pattern, search, left)
+            data = _bytes_of(path, open_file, search.max_file_bytes, tally)
+            if data is None or _lacks(data, needle, is_said=index in search.charsets):
+                continue
+            text = read_text(data, path, search.charsets.get(index))
+            tally.not_text += text is None
+        found = None if text is None else _look(text.replace("\r\n", "\n"), index, pattern, search, left)
         if found is None:
             continue
         left -= found.matches
@@ -118,7 +126,7 @@ def scan(search: Search, open_file: OpenFile, tally: Tally, *, is_stopped: Calla
             return
 
 
-def _text_of(path: str, open_file: OpenFile, needle: bytes, max_bytes: int, tally: Tally) -> str | None:
+def _bytes_of(path: str, open_file: OpenFile, max_bytes: int, tally: Tally) -> bytes | None:
     try:
         with open(open_file(path), "rb") as file:
             data = file.read(max_bytes + 1)
@@ -131,20 +139,15 @@ def _text_of(path: str, open_file: OpenFile, needle: bytes, max_bytes: int, tall
     if len(data) > max_bytes:
         tally.too_large += 1
         return None
-    marked = data[:2] in (b"\xff\xfe", b"\xfe\xff")
-    if needle and not marked and needle not in data:
-        return None
-    try:
-        return _decoded(data, marked)
-    except (NotText, UnicodeDecodeError):
-        tally.not_text += 1
-        return None
+    return data
 
 
-def _decoded(data: bytes, marked: bool) -> str:
-    if not marked and b"\0" in data:
-        raise NotText
-    return data.decode("utf-16" if marked else "utf-8-sig").replace("\r\n", "\n")
+def _lacks(data: bytes, needle: bytes, *, is_said: bool) -> bool:
+    """Whether plain text that is looked for is surely not there, without decoding. Other than ASCII it may be there in
+    another encoding, and in UTF-16 so may that."""
+    if not needle or is_said or data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return False
+    return needle not in data and (needle.isascii() or data.isascii())
 
 
 def _look(text: str, index: int, pattern: re.Pattern[str], search: Search, left: int) -> Found | None:
@@ -227,13 +230,15 @@ def _shortened(line: str, column: int) -> str:
     return f"{'…' if start else ''}{window}{'…' if start + MAX_LINE_CHARS < len(line) else ''}"
 
 
-def main(open_file: OpenFile) -> None:
+def main(open_file: OpenFile, read_text: ReadText) -> None:
     """The process: a `Search` as JSON in, a JSON line for every `Found`, and at last the tally or an error."""
     fields = json.load(sys.stdin.buffer)
-    texts = {int(index): text for index, text in fields.pop("texts").items()}
+    texts, charsets = ({int(index): text for index, text in fields.pop(name).items()} for name in ("texts", "charsets"))
     tally = Tally()
     try:
-        for found in scan(Search(texts=texts, **fields), open_file, tally, is_stopped=lambda: False):
+        for found in scan(
+            Search(texts=texts, charsets=charsets, **fields), open_file, read_text, tally, is_stopped=lambda: False
+        ):
             _print(vars(found))
     except BAD_PATTERN as error:
         _print({"error": str(error)})

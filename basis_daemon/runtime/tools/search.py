@@ -3,16 +3,14 @@
 Owns their inputs and how results are shown. What is looked at: `walk.py`; how lines are found: `grep_scan.py`.
 """
 
-import asyncio
-import json
 import os
 import stat
-import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
-from basis_daemon.processes import CommandNotStarted, run_program
 from basis_daemon.runtime.messages import Json
-from basis_daemon.runtime.tools import grep_scan, nofollow, text_files
+from basis_daemon.runtime.tools import editorconfig, text_files
 from basis_daemon.runtime.tools.base import (
     CallPreparation,
     InputSchema,
@@ -23,6 +21,7 @@ from basis_daemon.runtime.tools.base import (
     default_preparation,
 )
 from basis_daemon.runtime.tools.globs import PathGlob
+from basis_daemon.runtime.tools.grep_run import find
 from basis_daemon.runtime.tools.grep_scan import Found, Search, Tally
 from basis_daemon.runtime.tools.inputs import PATH_ALIASES, flag, integer, printable, shown, spelled, string
 from basis_daemon.runtime.tools.threads import Stop, in_thread
@@ -32,21 +31,14 @@ MAX_RESULTS = 2000
 MAX_CONTEXT_LINES = 20
 MAX_PATTERN_CHARS = 10_000
 
-SCAN_TIMEOUT_S = 20.0
-"""Seconds the search process has; what it found until then is shown."""
-
-MAX_SCAN_BYTES = 32 * 1024 * 1024
-
-_START_SCAN = (
-    "import sys; sys.path.append(sys.argv[1]); import nofollow, grep_scan; grep_scan.main(nofollow.Opener().open)"
-)
-"""The search process: two files that need nothing but the standard library, and no site packages."""
-
 _SEARCH_FIELDS = {
     "path": {"type": "string", "description": "Directory or file. Default: the working directory."},
     "include_ignored": {"type": "boolean", "description": "Look at hidden and ignored files too. Default false."},
     "limit": {"type": "integer", "description": "Results to show. Default 200."},
 }
+
+
+_NOTHING: Mapping[Path, str | None] = MappingProxyType({})
 
 
 class GrepTool:
@@ -92,26 +84,32 @@ class GrepTool:
         return default_preparation(self.spec, _canonical(self.spec, input))
 
     async def execute(self, context: ToolContext, input: dict[str, Json]) -> ToolOutput:
-        fields = _canonical(self.spec, input)
-        pattern = string(fields, "pattern")
-        if len(pattern) > MAX_PATTERN_CHARS:
-            raise ToolError(f"pattern: longer than {MAX_PATTERN_CHARS} characters")
-        wanted = PathGlob(string(fields, "glob")) if fields.get("glob") else None
-        files = await _files(context, fields)
-        paths, texts = await in_thread(lambda stop: _candidates(files, wanted, context, stop))
-        search = Search(
-            pattern=pattern,
-            paths=paths,
-            texts=texts,
-            literal=flag(fields, "literal"),
-            ignore_case=flag(fields, "ignore_case"),
-            multiline=flag(fields, "multiline"),
-            context=integer(fields, "context", 0, at_least=0, at_most=MAX_CONTEXT_LINES),
-            limit=integer(fields, "limit", 200, at_most=MAX_RESULTS),
-            max_file_bytes=text_files.MAX_FILE_BYTES,
-        )
-        found, tally, notes = await (_scan_here(search) if grep_scan.is_tame(search) else _scan_apart(search))
-        return _grep_output(search, found, [*_tally_notes(tally, search), *notes, *_walk_notes(files)], context)
+        return await grep(context, _canonical(self.spec, input))
+
+
+async def grep(
+    context: ToolContext, fields: dict[str, Json], changed: Mapping[Path, str | None] = _NOTHING
+) -> ToolOutput:
+    """Search as the canonical `fields` of a call say, taking `changed` for what is on disk: texts of files by canonical
+    path, `None` for one that is gone. Raises `ToolError`, `PolicyDenied`."""
+    pattern = string(fields, "pattern")
+    if len(pattern) > MAX_PATTERN_CHARS:
+        raise ToolError(f"pattern: longer than {MAX_PATTERN_CHARS} characters")
+    wanted = PathGlob(string(fields, "glob")) if fields.get("glob") else None
+    files = await _files(context, fields, changed)
+    search = Search(
+        pattern=pattern,
+        paths=[],
+        literal=flag(fields, "literal"),
+        ignore_case=flag(fields, "ignore_case"),
+        multiline=flag(fields, "multiline"),
+        context=integer(fields, "context", 0, at_least=0, at_most=MAX_CONTEXT_LINES),
+        limit=integer(fields, "limit", 200, at_most=MAX_RESULTS),
+        max_file_bytes=text_files.MAX_FILE_BYTES,
+    )
+    await in_thread(lambda stop: _add_candidates(search, files, wanted, context, changed, stop))
+    found, tally, notes = await find(search)
+    return _grep_output(search, found, [*_tally_notes(tally, search), *notes, *_walk_notes(files)], context)
 
 
 class GlobTool:
@@ -155,80 +153,49 @@ def _canonical(spec: ToolSpec, input: dict[str, Json]) -> dict[str, Json]:
     return spec.input_schema.canonical(input) if isinstance(spec.input_schema, InputSchema) else input
 
 
-async def _files(context: ToolContext, fields: dict[str, Json]) -> Files:
+async def _files(context: ToolContext, fields: dict[str, Json], changed: Mapping[Path, str | None] = _NOTHING) -> Files:
     """What to look at: the one file that was named, or what is below the directory."""
     path = string(fields, "path", ".")
     target = await in_thread(lambda stop: context.policy.resolve_read(path, context.working_directory))
-    if await in_thread(lambda stop: os.path.isfile(target)):
+    if target in changed or await in_thread(lambda stop: os.path.isfile(target)):
         return Files(str(target.parent), [target.name])
     try:
-        return await files_below(target, context.environment, include_ignored=flag(fields, "include_ignored"))
+        files = await files_below(target, context.environment, include_ignored=flag(fields, "include_ignored"))
     except FileNotFoundError as error:
         raise ToolError(f"there is no directory {target}") from error
     except OSError as error:
         raise text_files.refusal(target, error) from error
+    present = [path for path, text in changed.items() if text is not None and path.is_relative_to(target)]
+    if present:
+        files.paths = sorted({*files.paths, *(str(path.relative_to(target)) for path in present)})
+    return files
 
 
-def _candidates(
-    files: Files, wanted: PathGlob | None, context: ToolContext, stop: Stop
-) -> tuple[list[str], dict[int, str]]:
-    """The files to search, and what an editor has of them."""
-    paths = [os.path.join(files.root, path) for path in files.paths if wanted is None or wanted.matches(path)]
-    texts: dict[int, str] = {}
-    for index, path in enumerate(paths):
+def _add_candidates(
+    search: Search,
+    files: Files,
+    wanted: PathGlob | None,
+    context: ToolContext,
+    changed: Mapping[Path, str | None],
+    stop: Stop,
+) -> None:
+    """The files to search, what an editor or this call has of them, and what the project says they are encoded in."""
+    gone = {str(path) for path, text in changed.items() if text is None}
+    paths = (os.path.join(files.root, path) for path in files.paths if wanted is None or wanted.matches(path))
+    configured = editorconfig.Charsets()
+    for path in paths:
+        if path in gone:
+            continue
         stop.check()
-        text = context.overlay(Path(path))
+        index = len(search.paths)
+        search.paths.append(path)
+        text = changed.get(Path(path)) if changed else None
+        text = context.overlay(Path(path)) if text is None else text
         if text is not None:
-            texts[index] = text.replace("\r\n", "\n")
-    return paths, texts
-
-
-async def _scan_here(search: Search) -> tuple[list[Found], Tally, list[str]]:
-    def scan(stop: Stop) -> tuple[list[Found], Tally, list[str]]:
-        tally = Tally()
-        opener = nofollow.Opener()
-        try:
-            found = list(grep_scan.scan(search, opener.open, tally, is_stopped=lambda: stop.is_set))
-        except grep_scan.BAD_PATTERN as error:
-            raise _bad_pattern(search, str(error)) from error
-        finally:
-            opener.close()
-        return found, tally, []
-
-    return await in_thread(scan)
-
-
-async def _scan_apart(search: Search) -> tuple[list[Found], Tally, list[str]]:
-    """The same in a process of its own, which can be ended while it matches."""
-    request = await asyncio.to_thread(lambda: json.dumps(vars(search)).encode())
-    try:
-        output = await run_program(
-            (sys.executable, "-I", "-S", "-c", _START_SCAN, os.path.dirname(grep_scan.__file__)),
-            cwd=Path("/"),
-            env={},
-            stdin=request,
-            timeout_s=SCAN_TIMEOUT_S,
-            max_output_bytes=MAX_SCAN_BYTES,
-        )
-    except CommandNotStarted as error:
-        raise ToolError(f"the search could not be started: {error}") from error
-    found, tally, error = await asyncio.to_thread(grep_scan.parse, output.stdout)
-    if error is not None:
-        raise _bad_pattern(search, error)
-    notes: list[str] = []
-    if tally is None:
-        if not output.timed_out and not output.is_cut:
-            raise ToolError("the search ended before it was done; try a simpler pattern or a smaller directory")
-        notes.append(
-            f"[ended after {SCAN_TIMEOUT_S:g} s; there may be more]" if output.timed_out else "[there is more]"
-        )
-    return found, tally or Tally(), notes
-
-
-def _bad_pattern(search: Search, reason: str) -> ToolError:
-    return ToolError(
-        f"pattern: {search.pattern!r} is no regular expression: {reason}. `literal` takes it as plain text."
-    )
+            search.texts[index] = text
+        charset = configured.of(path)
+        if charset is not None and not charset.startswith("utf-8"):
+            search.charsets[index] = charset
 
 
 def _grep_output(search: Search, found: list[Found], notes: list[str], context: ToolContext) -> ToolOutput:
