@@ -19,7 +19,7 @@ from basis_daemon.runtime.messages import (
     assistant,
     user,
 )
-from basis_daemon.runtime.providers.anthropic import DEFAULT_MAX_TOKENS, MESSAGES, build_body
+from basis_daemon.runtime.providers.anthropic import DEFAULT_MAX_TOKENS, MESSAGES, build_body, read_models
 from basis_daemon.runtime.providers.base import (
     BlockStarted,
     Effort,
@@ -603,6 +603,13 @@ def test_stream_that_contradicts_itself_is_malformed(events: list[Any]) -> None:
         answer(*events, *stops())
 
 
+def test_tools_that_only_the_vendor_could_run_are_refused_and_a_temperature_is_sent() -> None:
+    """PV-3: also where a definition claims that it could."""
+    with pytest.raises(InvalidRequest, match="hosted_web_search"):
+        sent(user("x"), tools=[replace(READ, kind="hosted_web_search")])
+    assert sent(user("x"), temperature=0.5)["temperature"] == 0.5
+
+
 def test_stream_without_its_end_was_cut() -> None:
     """PV-11, PV-55"""
     for reason in ("end_turn", None):
@@ -627,6 +634,15 @@ def test_preset_is_the_vendor_and_an_endpoint_of_its_wire_is_not() -> None:
     endpoint = definition_of(ProviderChoice("house", None, "https://gw.example/v1", "anthropic_messages", None))
     assert endpoint.wire == "anthropic_messages" and endpoint.headers == {"anthropic-version": "2023-06-01"}
     assert not endpoint.is_vendor and endpoint.identity == "house@https://gw.example:443"
+
+
+def test_list_of_models_that_can_not_be_read_is_malformed() -> None:
+    """PV-11: dates that can't be are unknown ones."""
+    with pytest.raises(MalformedStream, match="list of models"):
+        read_models(b'{"data": 7}', ANTHROPIC)
+    odd = b'{"data": [{"id": "m", "created_at": "soon"}, {"id": ""}], "has_more": true}'
+    page = read_models(odd, ANTHROPIC)
+    assert [(model.id, model.created_at) for model in page.models] == [("m", None)] and page.next_query is None
 
 
 @pytest.mark.anyio

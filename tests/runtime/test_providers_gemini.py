@@ -42,7 +42,7 @@ from basis_daemon.runtime.providers.errors import (
     StreamCut,
     UnsupportedCapability,
 )
-from basis_daemon.runtime.providers.gemini import GENERATE_CONTENT, NO_SIGNATURE, build_body, path
+from basis_daemon.runtime.providers.gemini import GENERATE_CONTENT, NO_SIGNATURE, build_body, path, read_models
 from basis_daemon.runtime.providers.registry import ProviderChoice, ProviderRegistry, definition_of, gemini_definition
 from support.model_server import ModelServer, calls, fails, says, tool
 from support.wire_streams import body, collected, stream
@@ -526,6 +526,21 @@ def test_preset_is_the_vendor_and_an_endpoint_of_its_wire_is_not() -> None:
     assert not GEMINI.capabilities.deferred_tools and GEMINI.capabilities.reports_thoughts_tokens
     endpoint = definition_of(ProviderChoice("house", None, "https://gw.example/", "gemini_generate_content", None))
     assert not endpoint.is_vendor and endpoint.identity == "house@https://gw.example:443"
+
+
+def test_models_that_hold_no_conversation_are_not_offered_by_the_vendor() -> None:
+    """RT-30: the first of the list may be taken, so it must be one that answers."""
+    names = ("gemini-3-pro", "gemini-3-pro-image", "gemini-2.5-flash-preview-tts", "gemini-embedding-001", "aqa")
+    rows = b"".join((b'{"models": [', b",".join(b'{"name": "models/%b"}' % name.encode() for name in names), b"]}"))
+    endpoint = definition_of(ProviderChoice("house", None, "https://gw.example/", "gemini_generate_content", None))
+    assert [model.id for model in read_models(rows, GEMINI).models] == ["gemini-3-pro"]
+    assert len(read_models(rows, endpoint).models) == len(names)
+
+
+def test_list_of_models_that_can_not_be_read_is_malformed() -> None:
+    """PV-11"""
+    with pytest.raises(MalformedStream, match="list of models"):
+        read_models(b'{"models": 7}', GEMINI)
 
 
 def provider_at(server: ModelServer, path: str = "") -> Any:
