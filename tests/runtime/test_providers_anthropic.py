@@ -19,7 +19,7 @@ from basis_daemon.runtime.messages import (
     assistant,
     user,
 )
-from basis_daemon.runtime.providers.anthropic import DEFAULT_MAX_TOKENS, MESSAGES, build_body, read_models
+from basis_daemon.runtime.providers.anthropic import MESSAGES, build_body, read_models
 from basis_daemon.runtime.providers.base import (
     BlockStarted,
     Effort,
@@ -107,7 +107,7 @@ def test_conversation_goes_out_with_a_bound_and_marks_for_the_cache() -> None:
     asked = sent(user("one"), assistant("yes"), user("two"), assistant("yes"), user("three"), system="Be brief.")
     assert asked == {
         "model": "claude-opus-4-6",
-        "max_tokens": DEFAULT_MAX_TOKENS,
+        "max_tokens": 32_000,
         "stream": True,
         "system": [{"type": "text", "text": "Be brief.", "cache_control": MARK}],
         "messages": [
@@ -119,6 +119,20 @@ def test_conversation_goes_out_with_a_bound_and_marks_for_the_cache() -> None:
         ],
     }
     assert sent(user("x"), max_output_tokens=7)["max_tokens"] == 7
+
+
+@pytest.mark.parametrize(
+    ("model", "most"),
+    [
+        ("claude-opus-4-6", 32_000),
+        ("claude-sonnet-4-20250514", 8192),
+        ("claude-3-haiku-20240307", 4096),
+        ("other", 8192),
+    ],
+)
+def test_bound_nobody_set_is_one_the_model_can_give(model: str, most: int) -> None:
+    """PV-46: the wire wants one; a small one would cut off an answer in the middle of a file."""
+    assert sent(user("x"), model=model)["max_tokens"] == most
 
 
 def test_marks_never_exceed_what_the_vendor_takes_and_end_messages_of_results_too() -> None:

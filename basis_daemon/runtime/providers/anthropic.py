@@ -42,8 +42,12 @@ API_VERSION = "2023-06-01"
 BINDING_CONTROLS = "thinking-binding-controls-2026-08-01"
 """A definition that sends this as `anthropic-beta` has reasoning dropped whose conversation was changed ahead of it;
 without it such a conversation is refused for good."""
-DEFAULT_MAX_TOKENS = 4096
-"""This wire wants a bound; this is it when nobody set one (PV-46)."""
+DEFAULT_MAX_TOKENS = 8192
+"""This wire wants a bound; this is it when nobody set one (PV-46): what all but the oldest models can give."""
+ROOMY_MAX_TOKENS = 32_000
+"""The same for models that take an effort: they give at least twice as much, and their thinking counts as well."""
+OLDEST = ("claude-3-haiku", "claude-3-sonnet", "claude-3-opus", "claude-2")
+OLDEST_MAX_TOKENS = 4096
 
 _EPHEMERAL = {"type": "ephemeral"}
 _CACHED_USER_MESSAGES = 2
@@ -59,7 +63,7 @@ def build_body(request: Request, definition: ProviderDefinition, history: Encode
     rules = ANTHROPIC_EFFORTS if definition.efforts is None else definition.efforts
     rule = rule_for(request.model, rules)
     require_effort(request, rule)
-    fields = {**_head(request), **_tool_fields(request), **_thinking_fields(request, definition, rule)}
+    fields = {**_head(request, rule), **_tool_fields(request), **_thinking_fields(request, definition, rule)}
     messages = _messages(request, _provenance(request, definition), history)
     return b"".join((msgspec.json.encode(fields)[:-1], b',"messages":[', joined(messages), b"]}"))
 
@@ -68,10 +72,10 @@ def _provenance(request: Request, definition: ProviderDefinition) -> Provenance:
     return Provenance(definition.identity, request.model, "anthropic_signed")
 
 
-def _head(request: Request) -> Json:
+def _head(request: Request, rule: EffortRule | None) -> Json:
     body: Json = {
         "model": request.model,
-        "max_tokens": request.max_output_tokens or DEFAULT_MAX_TOKENS,
+        "max_tokens": request.max_output_tokens or _most_tokens(request.model, rule),
         "stream": True,
     }
     if request.system:
@@ -81,6 +85,12 @@ def _head(request: Request) -> Json:
     if "user_id" in request.metadata:  # the only one it knows
         body["metadata"] = {"user_id": request.metadata["user_id"]}
     return body
+
+
+def _most_tokens(model: str, rule: EffortRule | None) -> int:
+    if rule is not None:
+        return ROOMY_MAX_TOKENS
+    return OLDEST_MAX_TOKENS if model.startswith(OLDEST) else DEFAULT_MAX_TOKENS
 
 
 def _tool_fields(request: Request) -> Json:
