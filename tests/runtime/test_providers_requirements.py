@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from basis_daemon.runtime.messages import Image, Message, ToolResult, user
+from basis_daemon.runtime.providers.abilities import embeddings_of
 from basis_daemon.runtime.providers.base import (
     OutputFormat,
     Request,
@@ -79,6 +80,12 @@ async def test_listing_of_a_provider_that_lists_nothing_is_refused() -> None:
     definition = replace(openai_definition(), capabilities=Capabilities(model_listing=False))
     with pytest.raises(UnsupportedCapability, match="lists no models"):
         await RemoteProvider(definition, StaticCredentials(), HttpPool()).list_models()
+
+
+def test_conversation_can_do_whatever_else_its_provider_can() -> None:
+    """PV-59, D-18"""
+    provider = RemoteProvider(openai_definition(), StaticCredentials(), HttpPool())
+    assert embeddings_of(provider.scope()) is provider
 
 
 def test_results_are_structured_only_where_the_provider_takes_them_so() -> None:

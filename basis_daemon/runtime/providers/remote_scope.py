@@ -70,6 +70,11 @@ class RemoteScope:
     def limits(self) -> Limits:
         return self._provider.limits
 
+    @property
+    def inner(self) -> Provider:
+        """What this is a conversation with: whatever else it can do, it does itself (PV-59)."""
+        return self._provider
+
     async def list_models(self) -> list[ModelInfo]:
         return await self._provider.list_models()
 
