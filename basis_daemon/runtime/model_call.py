@@ -13,15 +13,9 @@ from itertools import count
 import msgspec
 
 from basis_daemon.runtime.messages import Message
-from basis_daemon.runtime.providers.base import (
-    ProviderWait,
-    Request,
-    StreamedMessage,
-    TextDelta,
-    ThinkingDelta,
-    TokenUsage,
-)
+from basis_daemon.runtime.providers.base import ProviderWait, Request, TextDelta, ThinkingDelta, TokenUsage
 from basis_daemon.runtime.providers.errors import MalformedStream, ProviderError, StreamCut
+from basis_daemon.runtime.providers.streamed import StreamedMessage
 from basis_daemon.runtime.turn import Turn
 from basis_protocol.events import (
     AssistantDelta,

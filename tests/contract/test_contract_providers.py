@@ -23,7 +23,6 @@ from basis_daemon.runtime.providers.base import (
     ProviderEvent,
     Request,
     ResponseStarted,
-    StreamedMessage,
     TextDelta,
     TokenUsage,
     ToolChoice,
@@ -40,6 +39,7 @@ from basis_daemon.runtime.providers.errors import (
     StreamCut,
 )
 from basis_daemon.runtime.providers.registry import ProviderChoice, ProviderRegistry
+from basis_daemon.runtime.providers.streamed import StreamedMessage
 from support.model_server import (
     Called,
     Gate,

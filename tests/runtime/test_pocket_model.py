@@ -14,8 +14,9 @@ import anyio
 import pytest
 
 from basis_daemon.runtime.messages import Message, ToolResult, user
-from basis_daemon.runtime.providers.base import Request, StreamedMessage, TextDelta, ToolDefinition
+from basis_daemon.runtime.providers.base import Request, TextDelta, ToolDefinition
 from basis_daemon.runtime.providers.pocket import PocketProvider, PocketStuck, is_installed
+from basis_daemon.runtime.providers.streamed import StreamedMessage
 from basis_protocol.address import data_dir
 from basis_protocol.pocket import SMOLLM2
 

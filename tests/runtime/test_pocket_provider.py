@@ -15,18 +15,12 @@ import pytest
 
 from basis_daemon.processes import ProcessTable
 from basis_daemon.runtime.messages import Message, ToolResult, ToolUse, assistant, user
-from basis_daemon.runtime.providers.base import (
-    ProviderEvent,
-    Request,
-    StreamedMessage,
-    TextDelta,
-    TokenUsage,
-    ToolDefinition,
-)
+from basis_daemon.runtime.providers.base import ProviderEvent, Request, TextDelta, TokenUsage, ToolDefinition
 from basis_daemon.runtime.providers.errors import InvalidRequest, ProviderError, UnsupportedCapability
 from basis_daemon.runtime.providers.pocket import PocketProvider, PocketStuck, is_installed
 from basis_daemon.runtime.providers.pocket_launch import PocketUnavailable
 from basis_daemon.runtime.providers.pocket_server import PocketCrashed, PocketServer
+from basis_daemon.runtime.providers.streamed import StreamedMessage
 from basis_protocol.pocket import INTRODUCTION, SMOLLM2, has_model
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform == "win32", reason="unix sockets only")]

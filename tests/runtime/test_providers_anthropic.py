@@ -26,7 +26,6 @@ from basis_daemon.runtime.providers.base import (
     OutputFormat,
     Request,
     RequestOptions,
-    StreamedMessage,
     TokenUsage,
     ToolChoice,
     ToolDefinition,
@@ -50,6 +49,7 @@ from basis_daemon.runtime.providers.registry import (
     anthropic_definition,
     definition_of,
 )
+from basis_daemon.runtime.providers.streamed import StreamedMessage
 from support.model_server import ModelServer, fails, says
 from support.wire_streams import body, collected, stream
 

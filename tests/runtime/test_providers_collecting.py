@@ -30,7 +30,6 @@ from basis_daemon.runtime.providers.base import (
     ProviderEvent,
     Request,
     ResponseStarted,
-    StreamedMessage,
     TextDelta,
     ThinkingDelta,
     TokenUsage,
@@ -39,6 +38,7 @@ from basis_daemon.runtime.providers.base import (
 from basis_daemon.runtime.providers.collecting import answer_of, collect, events_of, send
 from basis_daemon.runtime.providers.errors import MalformedStream, StreamCut
 from basis_daemon.runtime.providers.scripted import ScriptedProvider, text
+from basis_daemon.runtime.providers.streamed import StreamedMessage
 
 pytestmark = pytest.mark.anyio
 

@@ -23,7 +23,6 @@ from basis_daemon.runtime.providers.base import (
     OutputFormat,
     Request,
     RequestOptions,
-    StreamedMessage,
     TextDelta,
     TokenUsage,
     ToolChoice,
@@ -44,6 +43,7 @@ from basis_daemon.runtime.providers.errors import (
 )
 from basis_daemon.runtime.providers.gemini import GENERATE_CONTENT, NO_SIGNATURE, build_body, path, read_models
 from basis_daemon.runtime.providers.registry import ProviderChoice, ProviderRegistry, definition_of, gemini_definition
+from basis_daemon.runtime.providers.streamed import StreamedMessage
 from support.model_server import ModelServer, calls, fails, says, tool
 from support.wire_streams import body, collected, stream
 

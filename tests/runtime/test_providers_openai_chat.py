@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from basis_daemon.runtime.messages import Message, Text, Thinking, ToolResult, ToolUse, assistant, user
-from basis_daemon.runtime.providers.base import Effort, Request, StreamedMessage, TokenUsage, ToolDefinition
+from basis_daemon.runtime.providers.base import Effort, Request, TokenUsage, ToolDefinition
 from basis_daemon.runtime.providers.errors import HttpError, MalformedStream, ProviderError, StreamCut
 from basis_daemon.runtime.providers.openai_chat import CHAT
 from basis_daemon.runtime.providers.registry import chat_completions_definition, openai_definition
+from basis_daemon.runtime.providers.streamed import StreamedMessage
 from support.wire_streams import body, collected, stream
 
 GATEWAY = chat_completions_definition("gateway", "https://gateway.example")

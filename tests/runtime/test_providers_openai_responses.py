@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from basis_daemon.runtime.messages import Message, Provenance, Text, Thinking, ToolResult, ToolUse, assistant, user
-from basis_daemon.runtime.providers.base import Effort, Request, StreamedMessage, TokenUsage, ToolDefinition
+from basis_daemon.runtime.providers.base import Effort, Request, TokenUsage, ToolDefinition
 from basis_daemon.runtime.providers.errors import MalformedStream, ProviderError, RetryableError, StreamCut
 from basis_daemon.runtime.providers.openai_responses import RESPONSES
 from basis_daemon.runtime.providers.registry import openai_definition, openrouter_definition
+from basis_daemon.runtime.providers.streamed import StreamedMessage
 from support.wire_streams import body, collected, stream
 
 OPENAI = openai_definition()

@@ -5,9 +5,10 @@ import pytest
 
 from basis_daemon.runtime.messages import Message, user
 from basis_daemon.runtime.providers import scripted
-from basis_daemon.runtime.providers.base import Request, StreamedMessage, TextDelta, TokenUsage
+from basis_daemon.runtime.providers.base import Request, TextDelta, TokenUsage
 from basis_daemon.runtime.providers.errors import RetryableError
 from basis_daemon.runtime.providers.scripted import ScriptedCall, ScriptedProvider, ScriptedTurn
+from basis_daemon.runtime.providers.streamed import StreamedMessage
 
 pytestmark = pytest.mark.anyio
 

@@ -5,16 +5,10 @@ from typing import Any
 import pytest
 
 from basis_daemon.runtime.messages import Message, ToolResult, ToolUse, assistant, user
-from basis_daemon.runtime.providers.base import (
-    ProviderEvent,
-    Request,
-    StreamedMessage,
-    TextDelta,
-    TokenUsage,
-    ToolDefinition,
-)
+from basis_daemon.runtime.providers.base import ProviderEvent, Request, TextDelta, TokenUsage, ToolDefinition
 from basis_daemon.runtime.providers.rehearsal import RehearsalProvider
 from basis_daemon.runtime.providers.rehearsal_script import parse
+from basis_daemon.runtime.providers.streamed import StreamedMessage
 
 pytestmark = pytest.mark.anyio
 

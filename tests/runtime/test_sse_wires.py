@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from basis_daemon.runtime.messages import Text, Thinking, ToolUse, user
-from basis_daemon.runtime.providers.base import ProviderEvent, Request, StreamedMessage
+from basis_daemon.runtime.providers.base import ProviderEvent, Request
 from basis_daemon.runtime.providers.definition import WireName
 from basis_daemon.runtime.providers.errors import MalformedStream, ProviderError, StreamCut
 from basis_daemon.runtime.providers.failures import Target
 from basis_daemon.runtime.providers.registry import chat_completions_definition
 from basis_daemon.runtime.providers.remote import WIRES
 from basis_daemon.runtime.providers.sse import MAX_EVENT_BYTES, SseParser
+from basis_daemon.runtime.providers.streamed import StreamedMessage
 from support.model_server import STREAMS, calls, says, thinks, tool
 from support.model_wires import Asked
 

@@ -12,11 +12,12 @@ import anyio
 
 from basis_daemon.redact import Secret
 from basis_daemon.runtime.messages import Message, user
-from basis_daemon.runtime.providers.base import Provider, ProviderEvent, Request, RequestOptions, StreamedMessage
+from basis_daemon.runtime.providers.base import Provider, ProviderEvent, Request, RequestOptions
 from basis_daemon.runtime.providers.definition import ProviderDefinition, StaticCredentials
 from basis_daemon.runtime.providers.http import HttpPool
 from basis_daemon.runtime.providers.registry import openai_definition
 from basis_daemon.runtime.providers.remote import RemoteProvider
+from basis_daemon.runtime.providers.streamed import StreamedMessage
 from support.model_server import ModelRequest, ModelServer, Scripted
 
 

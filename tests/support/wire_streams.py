@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 
 from basis_daemon.runtime.messages import user
-from basis_daemon.runtime.providers.base import ProviderEvent, Request, StreamedMessage
+from basis_daemon.runtime.providers.base import ProviderEvent, Request
 from basis_daemon.runtime.providers.definition import ProviderDefinition
 from basis_daemon.runtime.providers.encoded import EncodedMessages
 from basis_daemon.runtime.providers.failures import Target
 from basis_daemon.runtime.providers.sse import SseParser
+from basis_daemon.runtime.providers.streamed import StreamedMessage
 from basis_daemon.runtime.providers.wire import Wire
 
 TARGET = Target("Odd", "odd", "http://127.0.0.1:1", "v1/x", "x", True)

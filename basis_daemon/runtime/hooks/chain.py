@@ -26,7 +26,7 @@ from basis_daemon.runtime.hooks.contract import (
     Replace,
 )
 from basis_daemon.runtime.messages import Json
-from basis_daemon.runtime.providers.base import parse_tool_input
+from basis_daemon.runtime.providers.streamed import parse_tool_input
 
 logger = logging.getLogger(__name__)
 

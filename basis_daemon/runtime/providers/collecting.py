@@ -29,13 +29,13 @@ from basis_daemon.runtime.providers.base import (
     ProviderEvent,
     Request,
     ResponseStarted,
-    StreamedMessage,
     TextDelta,
     ThinkingDelta,
     ThinkingSealed,
     ToolInputDelta,
 )
 from basis_daemon.runtime.providers.errors import MalformedStream, StreamCut
+from basis_daemon.runtime.providers.streamed import StreamedMessage
 
 
 async def send(provider: Provider, request: Request) -> StreamedMessage:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from operator import is_
 
 from basis_daemon.runtime.messages import Message
-from basis_daemon.runtime.providers.base import ProviderEvent, Request, ResponsesOptions, StreamedMessage
+from basis_daemon.runtime.providers.base import ProviderEvent, Request, ResponsesOptions
 from basis_daemon.runtime.providers.errors import HttpError, InvalidRequest, ProviderError
+from basis_daemon.runtime.providers.streamed import StreamedMessage
 
 CONTINUABLE = ("end_turn", "tool_use")
 """Stop reasons of answers that are whole."""
