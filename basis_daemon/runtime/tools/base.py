@@ -197,6 +197,16 @@ class ChoosesLane(Protocol):
         ...
 
 
+PARALLEL: ExecutionCategory = "read_only_parallel"
+"""The one lane whose calls run side by side (TL-30)."""
+
+
+def lane_of(tool: Tool, spec: ToolSpec, input: dict[str, Json]) -> ExecutionCategory:
+    """The lane a call with this input goes in. One that ends the turn never runs beside others (TL-32)."""
+    lane = tool.execution_category(input) if isinstance(tool, ChoosesLane) else spec.execution
+    return "exclusive_local_mutation" if spec.terminal and lane == PARALLEL else lane
+
+
 class FunctionTool:
     """A tool from a plain async function, for embedders: `FunctionTool(spec, fn)`; `fn(context, input)` returns text,
     structured JSON or a `ToolOutput`."""

@@ -35,12 +35,13 @@ def shorten(content: Json, policy: RuntimePolicy, *, note: str = "") -> Shortene
     """
     if not isinstance(content, str):
         return _whole_or_marker(msgspec.json.encode(content).decode(), policy, note)
-    if _fits(content, policy):
+    if fits(content, policy):
         return Shortened(content)
     return Shortened(_windows(content, policy, note), is_cut=True)
 
 
-def _fits(text: str, policy: RuntimePolicy) -> bool:
+def fits(text: str, policy: RuntimePolicy) -> bool:
+    """Whether a text may stand before the model as it is."""
     return len(text.encode()) <= policy.max_tool_result_bytes and _count_lines(text) <= policy.max_tool_result_lines
 
 
@@ -49,7 +50,7 @@ def _count_lines(text: str) -> int:
 
 
 def _whole_or_marker(encoded: str, policy: RuntimePolicy, note: str) -> Shortened:
-    if _fits(encoded, policy):
+    if fits(encoded, policy):
         return Shortened(encoded)
     size = f"{len(encoded.encode())} bytes, {_count_lines(encoded)} lines"
     return Shortened(f"[truncated: structured result of {size} left out{_appended(note)}]", is_cut=True)
