@@ -33,7 +33,7 @@ from basis_daemon.runtime.store.volatile import VolatileStore
 from basis_daemon.runtime.subagents import SessionNursery
 from basis_daemon.runtime.tool_host import ToolHost
 from basis_daemon.runtime.tools.base import Tool
-from basis_daemon.runtime.tools.builtin import split_file_tools
+from basis_daemon.runtime.tools.builtin import FileToolProfile, file_tools
 from basis_daemon.runtime.tools.ledger import ReadLedger
 from basis_daemon.runtime.tools.registry import ToolRegistry
 from basis_daemon.runtime.tools.task import TaskTool
@@ -181,6 +181,7 @@ class RuntimeBuilder:
     executor: Executor | None = None
     instances: tuple[Provider, ...] = ()
     tools: tuple[Tool, ...] = ()
+    file_profile: FileToolProfile = "split"
     request_options: RequestOptions | None = None
 
     def with_provider(self, name: str) -> "RuntimeBuilder":
@@ -235,6 +236,10 @@ class RuntimeBuilder:
         """A host tool for every workspace."""
         return replace(self, tools=(*self.tools, tool))
 
+    def with_file_tools(self, profile: FileToolProfile) -> "RuntimeBuilder":
+        """Which file tools there are: exactly those of the profile (C-17). `split` unless said."""
+        return replace(self, file_profile=profile)
+
     def build(self) -> Runtime:
         """Make the runtime. No network, no model resolution, nothing on disk but what `Store.prepare` checks (RT-1).
 
@@ -243,7 +248,7 @@ class RuntimeBuilder:
         store = _store(self.store)
         store.prepare()
         registry = ToolRegistry()
-        for tool in (*split_file_tools(), TaskTool(), *self.tools):
+        for tool in (*file_tools(self.file_profile), TaskTool(), *self.tools):
             registry.register(tool)
         providers = ProviderRegistry()
         for instance in (RehearsalProvider(), *self.instances):

@@ -70,14 +70,31 @@ class ChangeSet:
         """The file meant, if it may be written. Raises `PolicyDenied`."""
         return self._context.policy.resolve_write(path, self._context.working_directory)
 
-    def touched(self, target: Path) -> bool:
-        """Whether what is here, rather than on disk, is what the path holds."""
-        return target in self._places
+    def texts(self) -> dict[Path, str | None]:
+        """What paths hold by now that are not as on disk; `None` for files that are gone, and no text is no entry."""
+        held = {place.target: None if place.now is None else place.now.data for place in self._different()}
+        texts = {target: _text_or_none(data, target) for target, data in held.items()}
+        return {target: text for target, text in texts.items() if text is not None or held[target] is None}
+
+    def presence(self) -> dict[Path, bool]:
+        """Whether there is a file by now, for every path that is not as on disk."""
+        return {place.target: place.now is not None for place in self._different()}
 
     def text(self, target: Path) -> TextFile | None:
         """What the file holds by now; `None` if there is none. Raises `ToolError`, `StaleFile`."""
         content = self._place(target).now
         return None if content is None else text_files.decode(content.data, target)
+
+    def has(self, target: Path) -> bool:
+        """Whether there is a file by now. Raises `StaleFile`."""
+        return self._place(target).now is not None
+
+    def rewrite(self, target: Path, content: str) -> int:
+        """Have the file hold `content` and nothing else, in its own style. Returns the size in bytes."""
+        file = self.text(target)
+        self.put(target, content if file is None else in_style_of(file, content))
+        held = self._places[target].now
+        return 0 if held is None else len(held.data)
 
     def put(self, target: Path, text: str) -> None:
         """Have the file hold `text`, encoded as the file is; a missing one is created. Raises `ToolError`."""
@@ -113,8 +130,12 @@ class ChangeSet:
     def outcome(self, target: Path) -> Changed:
         """What the changes so far come to for one path that was touched."""
         place = self._places[target]
-        before = _text_or_none(place.stored.data if place.stored is not None else None, target)
-        after = _text_or_none(place.now.data if place.now is not None else None, target)
+        before = "" if place.stored is not None else None
+        after = "" if place.now is not None else None
+        if place.stored is not None:
+            before = _text_or_none(place.stored.data, target) or ""
+        if place.now is not None:
+            after = _text_or_none(place.now.data, target) or ""
         made = change(str(target), place.name, before, after)
         return Changed(
             target=target,
@@ -214,7 +235,7 @@ def _text_or_none(data: bytes | None, target: Path) -> str | None:
     try:
         return text_files.decode(data, target).text
     except ToolError:
-        return ""
+        return None
 
 
 def _file_change(place: _Place) -> FileChange:
@@ -236,3 +257,13 @@ def _agreed(context: ToolContext) -> frozenset[str] | None:
     fields = ("resolved_path", "resolved_from", "resolved_to")
     paths = [operation[field] for operation in operations for field in fields if field in operation]
     return frozenset(path for path in paths if isinstance(path, str)) or None
+
+
+def in_style_of(file: TextFile, content: str) -> str:
+    """`content` with the line endings of a file that has only CRLF, and without a mark the file has anyway."""
+    if file.bom:
+        content = content.removeprefix("\ufeff")
+    lines = file.text.count("\n")
+    if lines and file.text.count("\r\n") == lines and "\r" not in content:
+        return content.replace("\n", "\r\n")
+    return content

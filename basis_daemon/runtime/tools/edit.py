@@ -16,7 +16,7 @@ from basis_daemon.runtime.tools.base import (
     ToolOutput,
     ToolSpec,
 )
-from basis_daemon.runtime.tools.changes import Changed, ChangeSet
+from basis_daemon.runtime.tools.changes import Changed, ChangeSet, in_style_of
 from basis_daemon.runtime.tools.edit_inputs import canonical_edits, read_edits
 from basis_daemon.runtime.tools.edits import apply_edits
 from basis_daemon.runtime.tools.inputs import PATH_ALIASES, spelled, string
@@ -162,19 +162,9 @@ def _write_request(spec: ToolSpec, input: dict[str, Json]) -> tuple[str, Rewrite
     path, content = string(fields, "path"), string(fields, "content")
 
     def rewrite(file: TextFile | None, target: Path) -> tuple[str, int]:
-        return (content if file is None else _in_style_of(file, content)), 1
+        return (content if file is None else in_style_of(file, content)), 1
 
     return path, rewrite
-
-
-def _in_style_of(file: TextFile, content: str) -> str:
-    """`content` with the line endings of a file that has only CRLF, and without a mark the file has anyway."""
-    if file.bom:
-        content = content.removeprefix("\ufeff")
-    lines = file.text.count("\n")
-    if lines and file.text.count("\r\n") == lines and "\r" not in content:
-        return content.replace("\n", "\r\n")
-    return content
 
 
 def _edit_request(input: dict[str, Json]) -> tuple[str, Rewrite]:

@@ -34,6 +34,8 @@ class Edit:
     old: str
     new: str
     everywhere: bool = False
+    occurrence: int | None = None
+    """Which of several places is meant, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,11 @@ class _Span:
     edit: Edit
 
 
-def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, int]:
+def apply_edits(
+    text: str, edits: Sequence[Edit], *, name: str = "old_string", else_set: str = "set replace_all"
+) -> tuple[str, int]:
     """`text` with every edit made, and how many passages were replaced. All edits are matched against `text` as given.
+    `name` is what the passage is called in the call, `else_set` what helps where it is ambiguous.
 
     Raises `ToolError` when a passage isn't found, is found more than once though wanted once, overlaps another, or when
     nothing would change.
@@ -54,8 +59,8 @@ def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, int]:
     source = _Source(text)
     spans: list[_Span] = []
     for number, edit in enumerate(edits, 1):
-        name = "old_string" if len(edits) == 1 else f"old_string of edit {number}"
-        spans += _find(source, replace(edit, old=_plain(edit.old), new=_plain(edit.new)), name)
+        which = name if len(edits) == 1 else f"{name} of edit {number}"
+        spans += _find(source, replace(edit, old=_plain(edit.old), new=_plain(edit.new)), which, else_set)
     spans.sort(key=lambda span: span.start)
     for before, after in pairwise(spans):
         if after.start < before.end:
@@ -145,7 +150,7 @@ def _kept_lines(old: Sequence[str], new: Sequence[str]) -> list[int | None]:
     return kept
 
 
-def _find(source: _Source, edit: Edit, name: str) -> list[_Span]:
+def _find(source: _Source, edit: Edit, name: str, else_set: str) -> list[_Span]:
     if not edit.old:
         raise ToolError(f"{name} is empty; use write to create a file")
     if edit.old == edit.new:
@@ -158,12 +163,17 @@ def _find(source: _Source, edit: Edit, name: str) -> list[_Span]:
         raise ToolError(f"{name} was not found{_near(source, edit)}")
     if len(spans) > MAX_PASSAGES:
         raise ToolError(f"{name} was found more than {MAX_PASSAGES} times; make it longer")
+    if edit.occurrence is not None:
+        if edit.occurrence > len(spans):
+            times = "once" if len(spans) == 1 else f"{len(spans)} times"
+            raise ToolError(f"{name} was found {times} only; there is no occurrence {edit.occurrence}")
+        return [spans[edit.occurrence - 1]]
     if len(spans) > 1 and not edit.everywhere:
         lines = ", ".join(str(source.line_number(span.start)) for span in spans[:5])
         more = ", …" if len(spans) > 5 else ""
         raise ToolError(
             f"{name} was found {len(spans)} times (lines {lines}{more}); add surrounding lines to make it unique, or "
-            "set replace_all"
+            f"{else_set}"
         )
     return spans
 

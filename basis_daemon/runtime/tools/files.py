@@ -1,9 +1,11 @@
 """The tools that look at files and directories: `read` and `ls` (runtime.md 4.10)."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
 
 from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.tools import text_files
@@ -74,26 +76,65 @@ def _canonical(spec: ToolSpec, input: dict[str, Json]) -> dict[str, Json]:
     return spec.input_schema.canonical(input) if isinstance(spec.input_schema, InputSchema) else input
 
 
+class NoFile(ToolError):
+    """There is nothing to read."""
+
+    kind = "no_file"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundText:
+    """A file as a reader sees it. `digest` is that of what is on disk; `notes` tell what is particular about it."""
+
+    text: str
+    digest: str
+    notes: tuple[str, ...] = ()
+
+
 def _read(context: ToolContext, path: str, offset: int, limit: int) -> ToolOutput:
     target = context.policy.resolve_read(path, context.working_directory)
-    stored = text_files.read(target)
-    if context.files is not None:
-        context.files.note(target, text_files.ABSENT if stored is None else stored.digest)
-    unsaved = context.overlay(target)
-    if stored is None and unsaved is None:
-        raise ToolError(f"there is no file {target}")
-    text = unsaved if unsaved is not None else "" if stored is None else stored.decode(target).text
-    lines = text.removesuffix("\n").split("\n") if text else []
-    page = _page(lines, offset, limit, context.policy.max_tool_result_bytes - NOTE_BYTES)
+    try:
+        found = found_text(context, target)
+    except NoFile:
+        _note(context, target, text_files.ABSENT)
+        raise
+    _note(context, target, found.digest)
     name = shown(target, context.working_directory)
-    notes = ["[as an editor has it, with unsaved changes]"] if unsaved is not None else []
-    end = offset - 1 + len(page)
+    lines, notes = numbered(found.text, offset, limit, name, context.policy.max_tool_result_bytes - NOTE_BYTES)
+    count = "1 line" if len(lines) == 1 else f"{len(lines)} lines"
+    text = "\n".join([*(lines or ["(no lines)"]), *found.notes, *notes])
+    return ToolOutput(text, summary=f"read {name}: {count}")
+
+
+def _note(context: ToolContext, target: Path, digest: str) -> None:
+    if context.files is not None:
+        context.files.note(target, digest)
+
+
+def found_text(context: ToolContext, target: Path) -> FoundText:
+    """What is at a canonical path, unsaved changes included. Raises `NoFile`, and `ToolError` for what is no text."""
+    stored = text_files.read(target)
+    unsaved = context.overlay(target)
+    digest = text_files.ABSENT if stored is None else stored.digest
+    if unsaved is not None:
+        return FoundText(unsaved, digest, ("[as an editor has it, with unsaved changes]",))
+    if stored is None:
+        raise NoFile(f"there is no file {target}")
+    file = stored.decode(target)
+    is_usual = file.text.isascii() or file.encoding.startswith("utf-")
+    return FoundText(file.text, digest, () if is_usual else (f"[encoded as {file.encoding}]",))
+
+
+def numbered(text: str, offset: int, limit: int, name: str, max_bytes: int) -> tuple[list[str], list[str]]:
+    """Lines from `offset` on as they are shown, as many as fit, and what there is to say about the rest."""
+    lines = text.removesuffix("\n").split("\n") if text else []
     if offset > max(len(lines), 1):
         raise ToolError(f"{name} has {len(lines)} lines; offset {offset} is past its end")
-    if end < len(lines):
-        notes.append(f"[lines {offset} to {end} of {len(lines)}; read on with offset {end + 1}]")
-    count = "1 line" if len(page) == 1 else f"{len(page)} lines"
-    return ToolOutput("\n".join([*(page or ["(no lines)"]), *notes]), summary=f"read {name}: {count}")
+    page = _page(lines, offset, limit, max_bytes)
+    end = offset - 1 + len(page)
+    if end >= len(lines):
+        return page, []
+    return page, [f"[lines {offset} to {end} of {len(lines)}; read on with offset {end + 1}]"]
 
 
 def _page(lines: list[str], offset: int, limit: int, max_bytes: int) -> list[str]:
@@ -151,28 +192,55 @@ class LsTool:
 
 def _list(context: ToolContext, path: str, depth: int, limit: int, stop: Stop) -> ToolOutput:
     target = context.policy.resolve_read(path, context.working_directory)
+    lines = listed(target, depth, limit, stop)
     name = shown(target, context.working_directory)
-    lines: list[str] = []
+    return ToolOutput("\n".join(lines) or "(no entries)", summary=f"list {name}: {len(lines)} entries")
+
+
+_NOTHING: Mapping[Path, bool] = MappingProxyType({})
+
+
+def listed(target: Path, depth: int, limit: int, stop: Stop, presence: Mapping[Path, bool] = _NOTHING) -> list[str]:
+    """The entries of a directory as they are shown. `presence` of files is taken for what is on disk. Raises
+    `ToolError`."""
+    near = {path.relative_to(target).parts: there for path, there in presence.items() if path.is_relative_to(target)}
+    found: list[_Entry] = []
     try:
         for entry in _entries(str(target), "", depth):
             stop.check()
-            if len(lines) == limit:
-                lines.append(f"[more entries; the first {limit} are listed]")
+            found.append(entry)
+            if len(found) > limit + len(near):
                 break
-            lines.append(f"[{entry.kind}] {printable(entry.name)}")
     except FileNotFoundError as error:
-        raise ToolError(f"there is no directory {target}") from error
+        if not any(near.values()):
+            raise ToolError(f"there is no directory {target}") from error
     except NotADirectoryError as error:
         raise ToolError(f"{target} is not a directory; use read") from error
     except OSError as error:
         raise text_files.refusal(target, error) from error
-    return ToolOutput("\n".join(lines) or "(no entries)", summary=f"list {name}: {len(lines)} entries")
+    entries = _overlaid(found, near, depth) if near else found
+    lines = [f"[{entry.kind}] {printable(entry.name + entry.note)}" for entry in entries[:limit]]
+    return [*lines, f"[more entries; the first {limit} are listed]"] if len(entries) > limit else lines
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     kind: str
     name: str
+    note: str = ""
+
+
+def _overlaid(found: Sequence[_Entry], near: Mapping[tuple[str, ...], bool], depth: int) -> list[_Entry]:
+    """The entries without the files that are gone, and with those that have come and the directories they are in."""
+    entries = {tuple(entry.name.split("/")): entry for entry in found}
+    for parts, is_there in near.items():
+        if not is_there:
+            entries.pop(parts, None)
+            continue
+        for length in range(1, min(len(parts), depth) + 1):
+            kind = "file" if length == len(parts) else "dir"
+            entries.setdefault(parts[:length], _Entry(kind, "/".join(parts[:length])))
+    return [entries[parts] for parts in sorted(entries)]
 
 
 def _entries(directory: str, prefix: str, depth: int) -> Iterator[_Entry]:
@@ -190,7 +258,7 @@ def _entries(directory: str, prefix: str, depth: int) -> Iterator[_Entry]:
     finally:
         os.close(descriptor)
     for name, kind in found:
-        yield _Entry(kind, prefix + name + links.get(name, ""))
+        yield _Entry(kind, prefix + name, links.get(name, ""))
         if kind == "dir" and depth > 1:
             try:
                 yield from _entries(f"{directory}/{name}", f"{prefix}{name}/", depth - 1)
