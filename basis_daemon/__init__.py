@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from basis_daemon.runtime.providers.base import RequestOptions as RequestOptions
     from basis_daemon.runtime.providers.base import ResponsesOptions as ResponsesOptions
     from basis_daemon.runtime.providers.base import SessionHints as SessionHints
+    from basis_daemon.runtime.reports import RunReport as RunReport
     from basis_daemon.runtime.runtime import Runtime as Runtime
     from basis_daemon.runtime.runtime import RuntimeBuilder as RuntimeBuilder
     from basis_daemon.runtime.tools.base import FunctionTool as FunctionTool
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from basis_daemon.workspace.config import Config as Config
     from basis_daemon.workspace.prompt import Append as Append
     from basis_daemon.workspace.prompt import Replace as Replace
-    from basis_daemon.workspace.reports import RunReport as RunReport
     from basis_daemon.workspace.roster import ToolRoster as ToolRoster
     from basis_daemon.workspace.run import PreparedRun as PreparedRun
     from basis_daemon.workspace.spec import RunSpec as RunSpec
@@ -57,7 +57,7 @@ _HOMES = {
     "workspace.builder": ("WorkspaceBuilder",),
     "workspace.config": ("Config",),
     "workspace.prompt": ("Append", "Replace"),
-    "workspace.reports": ("RunReport",),
+    "runtime.reports": ("OutputFailure", "OutputReport", "RunReport"),
     "workspace.roster": ("ToolRoster",),
     "workspace.run": ("PreparedRun",),
     "workspace.spec": ("RunSpec",),

@@ -1,28 +1,28 @@
 """One conversation handle: turns with their bookends, modes and persisted settings (workspace.md 4).
 
-Owns the run event stream's frame — `run_started` first, `run_finished` last, whatever happens between — and the report
-a turn ends with. How a turn works is the runtime's matter; who watches it is the host's.
+Owns what a turn is told by its workspace: its header, its model, its standing bounds, its mode. How a turn is framed
+and works is the runtime's matter; who watches it is the host's.
 """
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, Unpack, overload
 
-from basis_daemon.errors import NothingToResume, ResolvedModelProviderMismatch, StoreError
+from basis_daemon.errors import NothingToResume, ResolvedModelProviderMismatch
+from basis_daemon.runtime.framed_turns import run_framed
 from basis_daemon.runtime.limits import TurnOptions
 from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.permissions import ApprovalAnswer, ApprovalRequest, Approver
 from basis_daemon.runtime.prompts import Prompt, new_prompt, require_content
 from basis_daemon.runtime.providers.base import Effort, ModelInfo
+from basis_daemon.runtime.reports import OutputReport, RunReport
 from basis_daemon.runtime.sessions import Session
 from basis_daemon.runtime.steering import Steering
 from basis_daemon.runtime.store.base import AgentRecord, PromptAccepted, TurnEnded
 from basis_daemon.runtime.transcript import Entry, Transcript
 from basis_daemon.runtime.typed_output import OutputSpec, OutputWanted, Reservation
-from basis_daemon.workspace.reports import OutputReport, RunReport
 from basis_daemon.workspace.typed_turns import TypedTurn, run_typed
-from basis_protocol.events import AnyEvent, Notice, RunFinished, RunStarted
+from basis_protocol.events import AnyEvent, RunStarted
 
 Mode = Literal["prompt", "always", "never"]
 """What happens to consequential calls nobody decided yet: ask, allow, refuse (AP-22)."""
@@ -165,45 +165,16 @@ class PreparedRun:
         interrupted.
         """
         options = await self._source.begin(self, options or TurnOptions())
-        sink = _Sink(emit)
-        sink(self.header(turn.turn_id, resumed=resumed))
-        try:
-            for remark in await self._source.remarks(self):
-                sink(Notice(message=remark))
-            outcome = await self._session.run(
-                turn,
-                emit=sink,
-                approver=self._approver(approver),
-                options=options,
-                resumed=resumed,
-                output=output,
-            )
-        except asyncio.CancelledError:
-            sink(RunFinished(turn_id=turn.turn_id, status="interrupted", message="the turn was interrupted"))
-            raise
-        except StoreError as error:
-            outcome = TurnEnded(turn_id=turn.turn_id, status="error", error=str(error))
-        sink(
-            RunFinished(
-                turn_id=turn.turn_id,
-                status=outcome.status,
-                message=outcome.error,
-                stopped_by=outcome.stopped_by,
-                usage=outcome.usage,
-            )
-        )
-        return RunReport(
-            turn_id=turn.turn_id,
-            status=outcome.status,
-            model=self.record.model,
-            provider=self.record.provider,
-            final_message=outcome.final_message,
-            error=outcome.error,
-            stopped_by=outcome.stopped_by,
-            usage=outcome.usage,
-            output=outcome.output,
-            failure=self._session.failure if outcome.status != "ok" else None,
-            sink_error=sink.error,
+        return await run_framed(
+            self._session,
+            turn,
+            header=self.header(turn.turn_id, resumed=resumed),
+            remarks=lambda: self._source.remarks(self),
+            emit=emit,
+            approver=self._approver(approver),
+            options=options,
+            resumed=resumed,
+            output=output,
         )
 
     async def send(
@@ -327,21 +298,6 @@ class _ModeApprover:
         if self._mode() == "always":
             return ApprovalAnswer(allow=True)
         return await self._inner.approve(request)
-
-
-class _Sink:
-    """Calls `emit` until it raises, then never again."""
-
-    def __init__(self, emit: Callable[[AnyEvent], None]) -> None:
-        self._emit = emit
-        self.error: Exception | None = None
-
-    def __call__(self, event: AnyEvent) -> None:
-        if self.error is None:
-            try:
-                self._emit(event)
-            except Exception as error:
-                self.error = error
 
 
 def pinned_provider(record: AgentRecord) -> str | None:

@@ -1,16 +1,18 @@
-"""A turn that gives a host a value instead of prose (workspace.md 4.7).
+"""A turn that gives a host a value instead of prose, as a workspace's run is asked for one (workspace.md 4.7).
 
-Owns how what a caller asks for becomes what the runtime is told, and what comes back.
+Owns how such a turn is run in a workspace. What becomes of the value is the runtime's: see `framed_turns.py`.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
+from basis_daemon.runtime import framed_turns
 from basis_daemon.runtime.limits import TurnOptions
 from basis_daemon.runtime.permissions import Approver
-from basis_daemon.runtime.prompts import Prompt, new_prompt
-from basis_daemon.runtime.typed_output import OutputSpec, OutputWanted, Reservation, Validator, converted, converter
-from basis_daemon.workspace.reports import OutputFailure, OutputReport
+from basis_daemon.runtime.prompts import Prompt
+from basis_daemon.runtime.reports import OutputReport, RunReport
+from basis_daemon.runtime.store.base import PromptAccepted
+from basis_daemon.runtime.typed_output import OutputSpec, OutputWanted, Reservation, Validator
 from basis_protocol.events import AnyEvent
 
 if TYPE_CHECKING:
@@ -31,24 +33,13 @@ async def run_typed(
     run: "PreparedRun", prompt: Prompt, wanted: "type[Any] | OutputSpec | Reservation", **how: Unpack[TypedTurn]
 ) -> OutputReport[Any]:
     """Send `prompt` and return the value; see `PreparedRun.output`."""
-    convert = converter(wanted) if isinstance(wanted, type) else None
-    reservation = _reserved(wanted, keeps_tools=how.get("keeps_tools", False))
-    accepted = new_prompt(prompt)
-    run.accept(accepted)
-    report = await run.execute(
-        accepted,
-        emit=how["emit"],
-        approver=how["approver"],
-        options=how.get("options"),
-        output=OutputWanted(reservation, how.get("validator"), convert),
+
+    async def turn(accepted: PromptAccepted, output: OutputWanted) -> RunReport:
+        run.accept(accepted)
+        return await run.execute(
+            accepted, emit=how["emit"], approver=how["approver"], options=how.get("options"), output=output
+        )
+
+    return await framed_turns.run_typed(
+        prompt, wanted, turn, validator=how.get("validator"), keeps_tools=how.get("keeps_tools", False)
     )
-    if not report.succeeded:
-        raise OutputFailure(report) from report.failure
-    return OutputReport(converted(report.output, convert), report)
-
-
-def _reserved(wanted: "type[Any] | OutputSpec | Reservation", *, keeps_tools: bool) -> Reservation:
-    if isinstance(wanted, type):
-        wanted = OutputSpec.of(wanted)
-    reservation = wanted if isinstance(wanted, Reservation) else wanted.reserve()
-    return Reservation(reservation.spec.with_tools(), reservation.tool_name) if keeps_tools else reservation

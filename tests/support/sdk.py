@@ -10,9 +10,9 @@ import anyio
 
 from basis_daemon.runtime.limits import TurnOptions
 from basis_daemon.runtime.permissions import ApprovalAnswer, ApprovalRequest
+from basis_daemon.runtime.reports import RunReport
 from basis_daemon.runtime.runtime import Runtime, RuntimeBuilder
 from basis_daemon.workspace.builder import WorkspaceBuilder
-from basis_daemon.workspace.reports import RunReport
 from basis_daemon.workspace.run import PreparedRun
 from basis_daemon.workspace.workspace import Workspace
 from basis_protocol.events import AnyEvent

@@ -12,9 +12,9 @@ from basis_daemon.runtime.cancel import CancelSignal
 from basis_daemon.runtime.limits import TurnOptions
 from basis_daemon.runtime.messages import Json, Text, image_url
 from basis_daemon.runtime.prompts import new_prompt
+from basis_daemon.runtime.reports import OutputFailure
 from basis_daemon.runtime.transcript import UnknownEntry
 from basis_daemon.runtime.typed_output import Accept, OutputMismatch, OutputMissing, OutputSpec, Reject
-from basis_daemon.workspace.reports import OutputFailure
 from basis_daemon.workspace.run import PreparedRun
 from basis_protocol.events import AnyEvent, Branched, Notice, RunFinished, RunStarted, UserMessage
 from support.model_server import Scripted, calls, fails, says, tool

@@ -1,4 +1,4 @@
-"""What a host is told of a turn that has ended (workspace.md 4.3, 4.7). Data only."""
+"""What a program is told of a turn that has ended (workspace.md 4.3, 4.7). Data only."""
 
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
