@@ -240,6 +240,7 @@ class CallPipeline:
             files=host.files,
             agent=self.operations(call) if self.operations is not None else None,
             app=host.app,
+            background=host.background_of(self.agent.id, self.emit),
         )
 
     # --- what the model sees of it -----------------------------------------------------------------------------------

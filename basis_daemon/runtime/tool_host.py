@@ -8,6 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from basis_daemon.processes import Executor
+from basis_daemon.runtime.background import (
+    AgentBackground,
+    BackgroundEvent,
+    BackgroundTask,
+    BackgroundTasks,
+    TaskWatch,
+)
 from basis_daemon.runtime.hooks.table import HookTable
 from basis_daemon.runtime.observers import Observers
 from basis_daemon.runtime.policy import RuntimePolicy
@@ -18,6 +25,7 @@ from basis_daemon.runtime.tools.base import FileLedger
 from basis_daemon.runtime.tools.paging import Pager
 from basis_daemon.runtime.tools.registry import Registration, ToolRegistry
 from basis_daemon.runtime.tools.spec import ToolSpec
+from basis_protocol.events import AnyEvent
 
 TEAMMATES_ONLY = frozenset({"idle"})
 """Tools that make sense for an agent somebody else gives work to (TL-13)."""
@@ -48,6 +56,8 @@ class ToolHost:
     hide_denied_tools: bool = False
     """Whether tools the policy refuses anyway are left out (TL-13)."""
     is_teammate: bool = False
+    background: BackgroundTasks | None = None
+    """Where commands go on that are not waited for."""
 
     def find(self, name: str, limits: Limits) -> Registration | None:
         """What a name means in this session, if the session is offered it (TL-7, TL-12)."""
@@ -67,6 +77,17 @@ class ToolHost:
             for found in self.registry.registrations(self.audience, self.agent_id)
             if self._is_offered(found.spec, limits)
         ]
+
+    def background_of(self, agent_id: str, emit: Callable[[AnyEvent], None]) -> AgentBackground | None:
+        """The background as an agent's calls have it; what becomes of its tasks is told to `emit`."""
+        if self.background is None:
+            return None
+
+        def observe(kind: BackgroundEvent, task: BackgroundTask) -> None:
+            self.observers.notify(kind, task.agent_id, task_id=task.id, status=task.status)
+
+        keep = self.results.write if self.policy.spill_full_tool_output else None
+        return AgentBackground(self.background, agent_id, TaskWatch(emit, keep, observe))
 
     def _is_offered(self, spec: ToolSpec, limits: Limits) -> bool:
         return (

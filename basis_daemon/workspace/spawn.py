@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
-from basis_daemon.processes import CommandOutput, Executor
+from basis_daemon.processes import Executor
+from basis_daemon.runtime import command_text
 from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.tools.base import CallPreparation, ToolContext, ToolError, ToolOutput, ToolSpec
 from basis_daemon.runtime.tools.shell_validation import judge_command, require_sound
@@ -22,11 +23,6 @@ Mode = Literal["command", "agent"]
 
 LOCAL = "local"
 """The target of a command that names none."""
-
-TIMED_OUT_STATUS = 124
-"""What is reported as exit status of a command that ran out of time (PO-12)."""
-
-MAX_TITLE_CHARS = 120
 
 _TARGETED = re.compile(r"(\S*)(.*)", re.DOTALL)
 _TARGET_NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -139,16 +135,10 @@ class SpawnTool:
             elsewhere = replace(context, executor=self._targets[request.target])
             output = await elsewhere.run_command(request.body, target=request.target)
         return ToolOutput(
-            content=_rendered(output),
+            content=command_text.rendered(output),
             is_error=not output.succeeded,
-            summary=f"{_title(request)}: {_outcome(output)}",
-            details={
-                "exit_code": TIMED_OUT_STATUS if output.timed_out else output.status,
-                "timed_out": output.timed_out,
-                "stdout_truncated": output.stdout_truncated,
-                "stderr_truncated": output.stderr_truncated,
-                "duration_ms": round(output.duration_s * 1000),
-            },
+            summary=f"{_title(request)}: {command_text.outcome(output)}",
+            details={**command_text.details(output)},
         )
 
     def _checked(self, input: dict[str, Json]) -> SpawnRequest:
@@ -163,33 +153,9 @@ class SpawnTool:
 
 def _title(request: SpawnRequest) -> str:
     where = "" if request.target == LOCAL else f" on {request.target}"
-    first, *more = request.body.splitlines()
-    is_cut = bool(more) or len(first) > MAX_TITLE_CHARS
-    return f"run{where} {first[:MAX_TITLE_CHARS]}{' …' if is_cut else ''}"
+    return f"run{where} {command_text.titled(request.body)}"
 
 
 def _same_kind(request: SpawnRequest) -> str:
     """The pattern for any other command on the same target, and nothing else (AP-30)."""
     return f'{{"body":"*","cwd":"*","mode":"{request.mode}","target":"{request.target}"}}'
-
-
-def _rendered(output: CommandOutput) -> str:
-    """The output as the model reads it: bare when one stream says it all, else each by name, and how it ended."""
-    notes = [f"[{_outcome(output)}]"] if not output.succeeded else []
-    if output.note is not None:
-        notes.append(f"[{output.note}]")
-    streams = [(name, text) for name, text in (("stdout", output.stdout), ("stderr", output.stderr)) if text.strip()]
-    if len(streams) == 1 and output.succeeded:
-        parts = [streams[0][1].rstrip("\n")]
-    else:
-        parts = [f"{name}:\n{text.rstrip(chr(10))}" for name, text in streams]
-    return "\n".join([*(parts or ["(no output)"]), *notes])
-
-
-def _outcome(output: CommandOutput) -> str:
-    took = f"after {output.duration_s:.1f} s"
-    if output.timed_out:
-        return f"timed out {took}; it was ended with everything it had started"
-    if output.status is None:
-        return f"ended by a signal {took}"
-    return f"exit status {output.status} {took}"

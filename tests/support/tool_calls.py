@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from basis_daemon.processes import LocalExecutor
+from basis_daemon.runtime.background import AgentBackground
 from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.tools.base import CallPreparation, Tool, ToolContext, ToolOutput
@@ -22,6 +23,7 @@ class Caller:
     ledger: ReadLedger | None = field(default_factory=ReadLedger)
     unsaved: dict[Path, str] = field(default_factory=dict[Path, str])
     progress: list[str] = field(default_factory=list[str])
+    background: AgentBackground | None = None
 
     def context(self, tool: Tool) -> ToolContext:
         return ToolContext(
@@ -35,6 +37,7 @@ class Caller:
             progress=self.progress.append,
             overlay=self.unsaved.get,
             files=self.ledger,
+            background=self.background,
         )
 
     async def prepare(self, tool: Tool, **input: Json) -> CallPreparation:

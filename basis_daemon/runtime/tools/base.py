@@ -6,11 +6,12 @@ Owns the contract between the loop and every tool. Does not decide whether a cal
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from basis_daemon.processes import CommandOutput, CommandRequest, Executor
+from basis_daemon.runtime.background import AgentBackground, BackgroundTask, NoSuchTask
 from basis_daemon.runtime.delegation import AgentOperations
 from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.policy import RuntimePolicy
@@ -51,6 +52,8 @@ class ToolContext:
     """What the call may do to its agent; `None` outside an agent's turn."""
 
     agent_name: str = ""
+    background: AgentBackground | None = None
+    """Where commands go on that are not waited for."""
     app: AppContext = field(default_factory=AppContext)
     """What the host gave the runtime for its tools."""
 
@@ -86,21 +89,38 @@ class ToolContext:
         `target` names where it runs, for executors that know more places than this machine.
         """
         self.policy.require_shell()
+        request = await self._command(command, timeout_s or self.policy.default_command_timeout_s, cwd)
+        return await self.executor.run(replace(request, on_output=self.progress, target=target))
+
+    async def start_background_task(
+        self, command: str, *, timeout_s: float | None = None, cwd: Path | None = None
+    ) -> BackgroundTask:
+        """Start a shell command that is not waited for, under the policy. It is ended after `timeout_s`, and after the
+        policy's longest time at the latest (CO-18). Raises `PolicyDenied`, `TooManyBackgroundTasks`, `ToolError`."""
+        self.policy.require_background()
+        if self.background is None:
+            raise ToolError("there is no background here to run commands in")
+        request = await self._command(command, timeout_s or self.policy.max_command_timeout_s, cwd)
+        return self.background.start(replace(request, what="background"), limit=self.policy.max_background_tasks)
+
+    def check_background_task(self, task_id: str) -> BackgroundTask:
+        """A task of this agent's as it stands. Raises `NoSuchTask`."""
+        if self.background is None:
+            raise NoSuchTask(task_id)
+        return self.background.get(task_id)
+
+    async def _command(self, command: str, timeout_s: float, cwd: Path | None) -> CommandRequest:
+        """The request for a command that may run. Raises `PolicyDenied` for one that is refused for its looks."""
         if self.policy.shell_validation == "enforce":
             require_sound(await asyncio.to_thread(judge_command, command, self.policy), self.policy)
-        limit = min(timeout_s or self.policy.default_command_timeout_s, self.policy.max_command_timeout_s)
-        return await self.executor.run(
-            CommandRequest(
-                command=command,
-                cwd=cwd or self.working_directory,
-                timeout_s=limit,
-                env=self.policy.command_environment(self.environment),
-                max_output_bytes_per_stream=self.policy.max_output_bytes_per_stream,
-                on_output=self.progress,
-                owner=self.agent_id,
-                what="shell",
-                target=target,
-            )
+        return CommandRequest(
+            command=command,
+            cwd=cwd or self.working_directory,
+            timeout_s=min(timeout_s, self.policy.max_command_timeout_s),
+            env=self.policy.command_environment(self.environment),
+            max_output_bytes_per_stream=self.policy.max_output_bytes_per_stream,
+            owner=self.agent_id,
+            what="shell",
         )
 
 
