@@ -43,6 +43,13 @@ class Authorizer(Protocol):
     async def authorize(self, request: AuthorizationRequest) -> Authorization: ...
 
 
+class Unguarded:
+    """The authorizer of a host that names none: what the policy admits may run (6.4)."""
+
+    async def authorize(self, request: AuthorizationRequest) -> Authorization:
+        return Authorization("allow")
+
+
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
     """What a person is asked (AP-6). `request_id` is `perm-<tool call id>-<n>`."""

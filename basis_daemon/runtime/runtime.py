@@ -1,258 +1,181 @@
-"""What one process shares: providers, store, tools, executor. Mints and resumes sessions (runtime.md 1).
+"""The runtime a program makes: its builder, and the conversations it has without any workspace (runtime.md 1).
 
-Owns the parts, once each, and their end. Knows no repository and no client.
+Owns what an embedder sees first. The parts behind it, and how a session is made of them, are `shared_parts.py`'s.
 """
 
 import asyncio
-import os
-import time
-from contextlib import AsyncExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 import msgspec
 
-from basis_daemon.errors import ProviderNotFound, ProviderSessionScopeIdentityMismatch
-from basis_daemon.processes import Executor, LocalExecutor
-from basis_daemon.redact import Secret
-from basis_daemon.runtime.agent import Agent
-from basis_daemon.runtime.permissions import SessionAnswers
-from basis_daemon.runtime.providers.base import ModelInfo, Provider, RequestOptions, ResponsesTransport
-from basis_daemon.runtime.providers.definition import WireName
+from basis_daemon.errors import BasisError, NoSuchSession, ProviderNotFound, UsageError
+from basis_daemon.processes import LocalExecutor
+from basis_daemon.runtime.agent_config import AgentConfig
+from basis_daemon.runtime.agent_handle import AgentHandle
+from basis_daemon.runtime.permissions import Unguarded
+from basis_daemon.runtime.providers.base import ModelInfo, Provider
 from basis_daemon.runtime.providers.registry import ProviderRegistry
 from basis_daemon.runtime.providers.rehearsal import RehearsalProvider
-from basis_daemon.runtime.providers.selection import NEWEST_AVAILABLE, ModelSelector, select
+from basis_daemon.runtime.runtime_parts import DefinedProvider, RuntimeParts
+from basis_daemon.runtime.runtime_parts import ProviderSettings as ProviderSettings
 from basis_daemon.runtime.sessions import Session, SessionOptions
+from basis_daemon.runtime.shared_parts import SharedParts
+from basis_daemon.runtime.shared_parts import new_agent_id as new_agent_id
 from basis_daemon.runtime.store.base import AgentRecord, Store
 from basis_daemon.runtime.store.files import FileStore
-from basis_daemon.runtime.store.results import ResultStore
 from basis_daemon.runtime.store.volatile import VolatileStore
-from basis_daemon.runtime.subagents import SessionNursery
-from basis_daemon.runtime.tool_host import ToolHost
-from basis_daemon.runtime.tools.base import Tool
-from basis_daemon.runtime.tools.builtin import FileToolProfile, file_tools
-from basis_daemon.runtime.tools.ledger import ReadLedger
+from basis_daemon.runtime.tools.app_context import AppContext
+from basis_daemon.runtime.tools.builtin import file_tools
 from basis_daemon.runtime.tools.registry import ToolRegistry
 from basis_daemon.runtime.tools.task import TaskTool
-from basis_daemon.runtime.turn import Inbox
 from basis_protocol.address import data_dir
-
-_counter = count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderSettings:
-    """What a host says about how models are reached. Everything may be left open."""
+class Resumed:
+    """The conversations that go on, and why others could not, by their ids (RT-23)."""
 
-    provider: str | None = None
-    api_key: Secret | None = None
-    base_url: str | None = None
-    wire: WireName | None = None
-    model: str | None = None
+    agents: list[AgentHandle]
+    failures: dict[str, BasisError]
 
 
-class Runtime:
-    """Process-wide parts of the agent runtime. Safe for use by many workspaces at once (RT-5)."""
-
-    def __init__(
-        self,
-        *,
-        store: Store,
-        registry: ToolRegistry,
-        providers: ProviderRegistry,
-        executor: Executor,
-        defaults: "ProviderSettings",
-        request_options: RequestOptions | None = None,
-    ) -> None:
-        self.store = store
-        self.registry = registry
-        self.providers = providers
-        self.executor = executor
-        self.defaults = defaults
-        """What the host said about provider and model; workspaces resolve the rest (workspace.md 3)."""
-        self.request_options = request_options or RequestOptions()
-        """What is asked of particular providers for every session that says nothing else."""
-        self.inboxes: list[Inbox] = []
-        """Where things are left for its agents between their rounds; looked into by every session."""
+class Runtime(SharedParts):
+    """Where agents live. One serves any number of them, and of workspaces, at once."""
 
     @staticmethod
     def builder() -> "RuntimeBuilder":
-        """The configurable way to make one; see `RuntimeBuilder`."""
+        """The configurable way to make one, with the tools everybody needs (RT-1); see `RuntimeBuilder`."""
         return RuntimeBuilder()
 
-    def create_session(self, options: SessionOptions) -> Session:
-        """A new conversation. Nothing is written before its first accepted prompt."""
-        return self._create(options, None)
+    @staticmethod
+    def empty_builder() -> "RuntimeBuilder":
+        """The same without any tool or provider that was not asked for (RT-1)."""
+        return RuntimeBuilder(has_builtins=False, file_profile="none")
 
-    def _create(self, options: SessionOptions, answers: SessionAnswers | None) -> Session:
-        record = AgentRecord(
-            id=options.agent_id or new_agent_id(),
-            runtime_identifier=options.runtime_identifier,
-            name=options.name,
-            base_dir=str(options.base_dir),
-            provider=options.provider.id,
-            model=options.model.id,
-            effort=options.effort,
-            kind="conversation" if options.parent is None else "subagent",
-            parent=options.parent,
-        )
-        return self._session(Agent(self.store, record, None, None), options, answers)
+    def spawn(
+        self, name: str = "agent", model: ModelInfo | str | None = None, config: AgentConfig | None = None
+    ) -> AgentHandle:
+        """A new conversation, for a program of its own. Nothing is written before its first prompt (RT-19).
 
-    def resume_session(self, agent_id: str, options: SessionOptions) -> Session:
-        """A stored conversation, carried on under these options. Synchronous file work: use a thread.
-
-        Its record keeps what it had — model, effort, name — but for the identifier, which is stated anew and written at
-        the next save (ST-12). Raises `NoSuchSession`, `LeaseUnavailable`, `CorruptStore`.
+        `model` may be an id at the default provider; unset is the builder's `with_model`. Raises `ProviderNotFound`,
+        and `UsageError` when no model is named.
         """
-        loaded, log = self.store.open(agent_id)
-        record = msgspec.structs.replace(loaded.record, runtime_identifier=options.runtime_identifier)
-        return self._session(Agent(self.store, record, loaded, log), options)
+        config = config or AgentConfig()
+        chosen = self._model(model)
+        base_dir = config.base_dir or Path.cwd()
+        options = self._options(config, self._require_provider(chosen.provider), chosen, base_dir)
+        return self._handle(self.create_session(replace(options, name=name, effort=config.effort)), config, base_dir)
 
-    def _session(self, agent: Agent, options: SessionOptions, answers: SessionAnswers | None = None) -> Session:
-        if options.request_options is None:
-            options = replace(options, request_options=self.request_options)
-        host = ToolHost(
-            registry=self.registry,
-            audience=options.audience,
-            roster=options.roster,
-            working_directory=options.base_dir,
-            policy=options.policy,
-            executor=self.executor,
-            environment=options.environment,
-            overlay=options.overlay,
-            files=ReadLedger(),
-            results=ResultStore(lambda: agent.directory),
-            agent_id=agent.id,
-        )
-        return Session(agent, options, host, nursery=self._nursery, answers=answers, inboxes=self.inboxes)
+    async def resume_agent(self, agent_id: str, config: AgentConfig | None = None) -> AgentHandle:
+        """A stored conversation, carried on; what its config said and is not stored has to be said again (RT-28).
 
-    def _nursery(self, parent: Session) -> SessionNursery:
-        return SessionNursery(parent, create=self._create, provider=self.providers.by_id, forget=self.store.forget)
-
-    def fresh_provider_session_scope(self, provider: str) -> Provider:
-        """A conversation of its own with the provider of that id, on its shared connections; opens nothing (RT-14).
-
-        Raises `ProviderNotFound`, and `ProviderSessionScopeIdentityMismatch` for a provider whose scope says it is
-        another.
+        Raises `NoSuchSession`, `LeaseUnavailable`, `CorruptStore`, and `ProviderNotFound` for a provider that is not
+        here.
         """
-        found = self.providers.by_id(provider)
-        if found is None:
-            raise ProviderNotFound(f"this runtime has no provider {provider!r}", hint="register it, or name another")
-        scope = found.scope()
-        if scope.id != found.id:
-            raise ProviderSessionScopeIdentityMismatch(f"the scope of provider {found.id!r} calls itself {scope.id!r}")
-        return scope
+        record = await asyncio.to_thread(self.store.record, agent_id)
+        if record is None:
+            raise NoSuchSession(agent_id)
+        return await self._resume(record, config or AgentConfig())
 
-    async def resolve_model(self, provider: str, selector: ModelSelector = NEWEST_AVAILABLE) -> ModelInfo:
-        """The model meant at the provider of that id (RT-29, RT-30). Raises `ProviderNotFound` ahead of all traffic
-        (RT-31), and as `select` does."""
-        found = self.providers.by_id(provider)
-        if found is None:
-            raise ProviderNotFound(f"this runtime has no provider {provider!r}", hint="register it, or name another")
-        return await select(found, selector)
+    async def resume(self, identifier: str | None = None, config: AgentConfig | None = None) -> "Resumed":
+        """Every conversation of that tag, else of this runtime's own. One that can't be had keeps nobody from the
+        others: it is reported (RT-23)."""
+        records = await self.list_agents(identifier)
+        return await self._resume_each(records, config or AgentConfig())
 
-    async def aclose(self) -> None:
-        """End what the runtime itself owns: connections, what commands have left running, and the store's thread once
-        everything is synced. Idempotent. Sessions are closed by who made them."""
-        async with AsyncExitStack() as ending:
-            ending.push_async_callback(asyncio.to_thread, self.store.close)
-            if isinstance(self.executor, LocalExecutor):
-                ending.push_async_callback(self.executor.processes.end_all)
-            ending.push_async_callback(self.providers.aclose)
+    async def resume_all(self, config: AgentConfig | None = None) -> "Resumed":
+        """`resume`, whatever their tags."""
+        records = await asyncio.to_thread(self.store.list, None)
+        return await self._resume_each(records, config or AgentConfig())
 
-    async def __aenter__(self) -> Self:
-        return self
+    async def list_agents(self, identifier: str | None = None) -> Sequence[AgentRecord]:
+        """What is stored under that tag, else this runtime's own, most recently used first. Takes no lease and reads no
+        transcript (RT-24)."""
+        return await asyncio.to_thread(self.store.list, identifier if identifier is not None else self.identifier)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
+    async def delete_agent(self, agent_id: str) -> None:
+        """Remove a conversation for good; one that isn't there is fine (RT-25). Raises `LeaseUnavailable` for an open
+        one: close it first."""
+        await asyncio.to_thread(self.store.forget, agent_id)
+
+    def _handle(self, session: Session, config: AgentConfig, base_dir: Path) -> AgentHandle:
+        return AgentHandle(session, config, base_dir=base_dir, provider=self._require_provider)
+
+    async def _resume_each(self, records: Sequence[AgentRecord], config: AgentConfig) -> "Resumed":
+        agents, failures = list[AgentHandle](), dict[str, BasisError]()
+        for record in records:
+            if record.kind != "conversation":
+                continue
+            try:
+                agents.append(await self._resume(record, config))
+            except BasisError as error:
+                failures[record.id] = error
+        return Resumed(agents, failures)
+
+    async def _resume(self, record: AgentRecord, config: AgentConfig) -> AgentHandle:
+        provider = self._require_provider(record.provider)
+        base_dir = config.base_dir or Path(record.base_dir)
+        config = replace(config, runtime_identifier=config.runtime_identifier or record.runtime_identifier)
+        # What is known of the model was its provider's to tell; it is asked again when a model is set (RT-22).
+        options = self._options(config, provider, ModelInfo(record.model, provider.id), base_dir)
+        session = await asyncio.to_thread(self.resume_session, record.id, options)
+        if config.effort is not None:
+            session.agent.record = msgspec.structs.replace(session.agent.record, effort=config.effort)
+        return self._handle(session, config, base_dir)
+
+    def _options(self, config: AgentConfig, provider: Provider, model: ModelInfo, base_dir: Path) -> SessionOptions:
+        return SessionOptions(
+            runtime_identifier=config.runtime_identifier or self.identifier,
+            base_dir=base_dir,
+            provider=provider,
+            model=model,
+            policy=config.policy or self.policy,
+            authorizer=config.authorizer or self.authorizer or Unguarded(),
+            environment=config.environment or {},
+            roster=config.tools,
+            audience=config.audience,
+            system=config.system,
+            request_options=config.request_options,
+            pricing=config.pricing,
+            keep_subagents=config.keep_subagents,
+        )
+
+    def _model(self, model: ModelInfo | str | None) -> ModelInfo:
+        if isinstance(model, ModelInfo):
+            return model
+        name = model or self.defaults.model
+        if name is None:
+            raise UsageError("no model is named", hint="name one, or ask `resolve_model` for the newest")
+        return ModelInfo(name, self.default_provider.id)
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimeBuilder:
-    """Collects what a runtime is made of. Frozen: every `with_*` returns a new builder (0.3.3)."""
-
-    settings: ProviderSettings = ProviderSettings()
-    store: Store | Path | Literal["memory"] | None = None
-    executor: Executor | None = None
-    instances: tuple[Provider, ...] = ()
-    tools: tuple[Tool, ...] = ()
-    file_profile: FileToolProfile = "split"
-    request_options: RequestOptions | None = None
-
-    def with_provider(self, name: str) -> "RuntimeBuilder":
-        """Name the provider: `openai`, `openrouter`, `ollama`, `lmstudio`, `rehearsal`, `pocket`."""
-        return replace(self, settings=replace(self.settings, provider=name))
-
-    def with_api_key(self, key: str) -> "RuntimeBuilder":
-        """The credential for the provider or base URL named."""
-        return replace(self, settings=replace(self.settings, api_key=Secret(key)))
-
-    def with_base_url(self, url: str) -> "RuntimeBuilder":
-        """A compatible endpoint."""
-        return replace(self, settings=replace(self.settings, base_url=url))
-
-    def with_wire(self, wire: WireName) -> "RuntimeBuilder":
-        """The wire a base URL is spoken to in; `chat_completions` unless said."""
-        return replace(self, settings=replace(self.settings, wire=wire))
-
-    def with_model(self, model: str) -> "RuntimeBuilder":
-        """The model to use where a workspace doesn't say."""
-        return replace(self, settings=replace(self.settings, model=model))
-
-    def with_request_options(self, options: RequestOptions) -> "RuntimeBuilder":
-        """What is asked of particular providers, for every session that says nothing else (2.4)."""
-        return replace(self, request_options=options)
-
-    def with_responses_transport(self, transport: ResponsesTransport) -> "RuntimeBuilder":
-        """How the Responses wire is spoken. A provider that can't fails its requests; nothing falls back (PV-39)."""
-        options = self.request_options or RequestOptions()
-        return self.with_request_options(replace(options, responses=replace(options.responses, transport=transport)))
-
-    def with_provider_instance(self, provider: Provider) -> "RuntimeBuilder":
-        """A ready-made provider, chosen by its id."""
-        return replace(self, instances=(*self.instances, provider))
-
-    def with_store(self, store: Store) -> "RuntimeBuilder":
-        return replace(self, store=store)
-
-    def with_store_dir(self, directory: Path) -> "RuntimeBuilder":
-        """Keep conversations in this directory: it is the store's root (ST-2)."""
-        return replace(self, store=directory)
-
-    def with_ephemeral_history(self) -> "RuntimeBuilder":
-        """Keep conversations in memory only (ST-19)."""
-        return replace(self, store="memory")
-
-    def with_executor(self, executor: Executor) -> "RuntimeBuilder":
-        """Run commands through this instead of the local shell; there is no fallback."""
-        return replace(self, executor=executor)
-
-    def with_tool(self, tool: Tool) -> "RuntimeBuilder":
-        """A host tool for every workspace."""
-        return replace(self, tools=(*self.tools, tool))
-
-    def with_file_tools(self, profile: FileToolProfile) -> "RuntimeBuilder":
-        """Which file tools there are: exactly those of the profile (C-17). `split` unless said."""
-        return replace(self, file_profile=profile)
+class RuntimeBuilder(RuntimeParts):
+    """Collects what a runtime is made of."""
 
     def build(self) -> Runtime:
         """Make the runtime. No network, no model resolution, nothing on disk but what `Store.prepare` checks (RT-1).
 
-        Raises `StoreError` for a place that can't be used and `UsageError` for a tool name given twice.
+        Raises `ProviderNotFound` without any provider (RT-4), `StoreError` for a place that can't be used, and
+        `UsageError` for a tool name given twice.
         """
+        providers = ProviderRegistry()
+        embedded = (RehearsalProvider(),) if self.has_builtins else ()
+        for instance in (*self.instances, *embedded):
+            made = isinstance(instance, DefinedProvider)
+            providers.register(providers.make(instance.definition, instance.credentials) if made else instance)
+        if not providers.registered:
+            raise ProviderNotFound("a runtime needs a provider", hint="`with_provider` names a known one")
+        registry = ToolRegistry()
+        intrinsics = (TaskTool(),) if self.has_builtins else ()
+        for tool in (*file_tools(self.file_profile), *intrinsics, *self.tools):
+            registry.register(tool)
+        # The last thing that can fail, and the only one that touches anything (RT-6, RT-39).
         store = _store(self.store)
         store.prepare()
-        registry = ToolRegistry()
-        for tool in (*file_tools(self.file_profile), TaskTool(), *self.tools):
-            registry.register(tool)
-        providers = ProviderRegistry()
-        for instance in (RehearsalProvider(), *self.instances):
-            providers.register(instance)
         return Runtime(
             store=store,
             registry=registry,
@@ -260,6 +183,10 @@ class RuntimeBuilder:
             executor=self.executor or LocalExecutor(),
             defaults=self.settings,
             request_options=self.request_options,
+            policy=self.policy,
+            authorizer=self.authorizer,
+            identifier=self.runtime_identifier,
+            context=AppContext(*self.context),
         )
 
 
@@ -274,8 +201,3 @@ def _store(wanted: Store | Path | Literal["memory"] | None) -> Store:
             return VolatileStore()
         case _:
             return wanted
-
-
-def new_agent_id() -> str:
-    """`agent-<nanoseconds hex>-<counter and random hex>`, unique across processes sharing a store (RT-20)."""
-    return f"agent-{time.time_ns():x}-{next(_counter):x}{os.urandom(4).hex()}"

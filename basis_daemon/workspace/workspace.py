@@ -46,7 +46,8 @@ class Workspace:
         """Not called directly: use `Workspace.open` or `Workspace.builder`."""
         self._opened = opened
         self._identifier = opened.identifier
-        self._ephemeral = _in_memory(opened.runtime)
+        # For conversations nobody wants kept (ST-19).
+        self._ephemeral = opened.runtime.with_store(VolatileStore())
         self._closed = False
 
     @classmethod
@@ -259,15 +260,3 @@ class Workspace:
             if record is not None:
                 return runtime, record
         raise NoSuchSession(agent_id)
-
-
-def _in_memory(shared: Runtime) -> Runtime:
-    """`shared` with a store in memory instead of its own, for conversations nobody wants kept (ST-19)."""
-    return Runtime(
-        store=VolatileStore(),
-        registry=shared.registry,
-        providers=shared.providers,
-        executor=shared.executor,
-        defaults=shared.defaults,
-        request_options=shared.request_options,
-    )

@@ -229,6 +229,12 @@ class ProviderRegistry:
         """Offer a ready-made provider under its id; choices without a base URL that name it get it."""
         self._registered[provider.id] = provider
 
+    @property
+    def registered(self) -> tuple[Provider, ...]:
+        """The ready-made ones, in the order they were registered; a later one of an id is where the first was
+        (RT-12)."""
+        return tuple(self._registered.values())
+
     def by_id(self, id: str) -> Provider | None:
         """The registered provider of that id, else the one made last for it."""
         made = [provider for (name, *_), provider in self._made.items() if name == id]

@@ -1,0 +1,235 @@
+"""What one process shares: providers, store, tools, executor. Mints and resumes sessions (runtime.md 1).
+
+Owns the parts, once each, and their end. Knows no repository and no client.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from copy import copy
+from dataclasses import replace
+from itertools import count
+from types import TracebackType
+from typing import Self, TypeVar
+
+import msgspec
+
+from basis_daemon.errors import ProviderNotFound, ProviderSessionScopeIdentityMismatch
+from basis_daemon.processes import Executor, LocalExecutor
+from basis_daemon.runtime.agent import Agent
+from basis_daemon.runtime.permissions import Authorizer, SessionAnswers
+from basis_daemon.runtime.policy import RuntimePolicy
+from basis_daemon.runtime.providers.base import ModelInfo, Provider, RequestOptions
+from basis_daemon.runtime.providers.definition import CredentialSource, ProviderDefinition
+from basis_daemon.runtime.providers.registry import ProviderRegistry
+from basis_daemon.runtime.providers.selection import NEWEST_AVAILABLE, ModelSelector, listed, select
+from basis_daemon.runtime.runtime_parts import ProviderSettings, credentials_of, preset
+from basis_daemon.runtime.sessions import Session, SessionOptions
+from basis_daemon.runtime.store.base import AgentRecord, Store
+from basis_daemon.runtime.store.results import ResultStore
+from basis_daemon.runtime.subagents import SessionNursery
+from basis_daemon.runtime.tool_host import ToolHost
+from basis_daemon.runtime.tools.app_context import AppContext
+from basis_daemon.runtime.tools.base import Tool
+from basis_daemon.runtime.tools.ledger import ReadLedger
+from basis_daemon.runtime.tools.registry import ToolRegistry
+from basis_daemon.runtime.turn import Inbox
+
+_counter = count(1)
+
+T = TypeVar("T")
+
+
+class SharedParts:
+    """Process-wide parts of the agent runtime. Safe for use by many workspaces at once (RT-5)."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        registry: ToolRegistry,
+        providers: ProviderRegistry,
+        executor: Executor,
+        defaults: ProviderSettings,
+        request_options: RequestOptions | None = None,
+        policy: RuntimePolicy | None = None,
+        authorizer: Authorizer | None = None,
+        identifier: str = "default",
+        context: AppContext | None = None,
+    ) -> None:
+        self.store = store
+        self.registry = registry
+        self.providers = providers
+        self.executor = executor
+        self.defaults = defaults
+        """What the host said about provider and model; workspaces resolve the rest (workspace.md 3)."""
+        self.request_options = request_options or RequestOptions()
+        """What is asked of particular providers for every session that says nothing else."""
+        self.policy = policy or RuntimePolicy()
+        """The hard limits of agents that bring none of their own."""
+        self.authorizer = authorizer
+        """Who judges the calls of agents that bring nobody; `None` lets run whatever the policy admits."""
+        self.identifier = identifier
+        """What this runtime's own agents are tagged with (RT-41)."""
+        self.context = context or AppContext()
+        """What the host gave for its tools; `ToolContext.app_context` finds it there."""
+        self.inboxes: list[Inbox] = []
+        """Where things are left for its agents between their rounds; looked into by every session."""
+
+    def __repr__(self) -> str:
+        """Names only (RT-42)."""
+        providers = [provider.id for provider in self.providers.registered]
+        return f"Runtime(identifier={self.identifier!r}, providers={providers!r}, store={str(self.store.root)!r})"
+
+    # --- sessions ----------------------------------------------------------------------------------------------------
+
+    def create_session(self, options: SessionOptions) -> Session:
+        """A new conversation. Nothing is written before its first accepted prompt."""
+        return self._create(options, None)
+
+    def _create(self, options: SessionOptions, answers: SessionAnswers | None) -> Session:
+        record = AgentRecord(
+            id=options.agent_id or new_agent_id(),
+            runtime_identifier=options.runtime_identifier,
+            name=options.name,
+            base_dir=str(options.base_dir),
+            provider=options.provider.id,
+            model=options.model.id,
+            effort=options.effort,
+            kind="conversation" if options.parent is None else "subagent",
+            parent=options.parent,
+        )
+        return self._session(Agent(self.store, record, None, None), options, answers)
+
+    def resume_session(self, agent_id: str, options: SessionOptions) -> Session:
+        """A stored conversation, carried on under these options. Synchronous file work: use a thread.
+
+        Its record keeps what it had — model, effort, name — but for the identifier, which is stated anew and written at
+        the next save (ST-12). Raises `NoSuchSession`, `LeaseUnavailable`, `CorruptStore`.
+        """
+        loaded, log = self.store.open(agent_id)
+        record = msgspec.structs.replace(loaded.record, runtime_identifier=options.runtime_identifier)
+        return self._session(Agent(self.store, record, loaded, log), options)
+
+    def _session(self, agent: Agent, options: SessionOptions, answers: SessionAnswers | None = None) -> Session:
+        if options.request_options is None:
+            options = replace(options, request_options=self.request_options)
+        host = ToolHost(
+            registry=self.registry,
+            audience=options.audience,
+            roster=options.roster,
+            working_directory=options.base_dir,
+            policy=options.policy,
+            executor=self.executor,
+            environment=options.environment,
+            overlay=options.overlay,
+            files=ReadLedger(),
+            results=ResultStore(lambda: agent.directory),
+            agent_id=agent.id,
+            app=self.context,
+        )
+        return Session(agent, options, host, nursery=self._nursery, answers=answers, inboxes=self.inboxes)
+
+    def _nursery(self, parent: Session) -> SessionNursery:
+        return SessionNursery(parent, create=self._create, provider=self.providers.by_id, forget=self.store.forget)
+
+    # --- providers ---------------------------------------------------------------------------------------------------
+
+    @property
+    def default_provider(self) -> Provider:
+        """The one the builder named, else the first there is (RT-7). Raises `ProviderNotFound`."""
+        named = self.defaults.provider
+        found = self.providers.by_id(named) if named else None
+        for provider in (found, *self.providers.registered):
+            if provider is not None:
+                return provider
+        raise ProviderNotFound("this runtime has no provider", hint="register one")
+
+    def register_provider(
+        self, provider: Provider | ProviderDefinition | str, api_key: str | CredentialSource | None = None
+    ) -> Provider:
+        """Have one more provider: ready-made, by its definition, or by the name of a known one (RT-13). It takes the
+        place of one with its id (RT-12)."""
+        if isinstance(provider, str):
+            provider = preset(provider)
+        if isinstance(provider, ProviderDefinition):
+            provider = self.providers.make(provider, credentials_of(api_key))
+        self.providers.register(provider)
+        return provider
+
+    def fresh_provider_session_scope(self, provider: str | None = None) -> Provider:
+        """A conversation of its own with the provider of that id, on its shared connections; opens nothing (RT-14).
+
+        Raises `ProviderNotFound`, and `ProviderSessionScopeIdentityMismatch` for a provider whose scope says it is
+        another.
+        """
+        found = self._require_provider(provider)
+        scope = found.scope()
+        if scope.id != found.id:
+            raise ProviderSessionScopeIdentityMismatch(f"the scope of provider {found.id!r} calls itself {scope.id!r}")
+        return scope
+
+    async def list_models(self, provider: str | None = None) -> Sequence[ModelInfo]:
+        """What the provider of that id, else the default one, has on offer (RT-7). Raises `ProviderNotFound`,
+        `FailedToListModels`."""
+        return await listed(self._require_provider(provider))
+
+    async def resolve_model(
+        self, provider: str | None = None, selector: ModelSelector | str = NEWEST_AVAILABLE
+    ) -> ModelInfo:
+        """The model meant at the provider of that id, else the default one (RT-29, RT-30). Raises `ProviderNotFound`
+        ahead of all traffic (RT-31), and as `select` does."""
+        selector = ModelSelector(selector) if isinstance(selector, str) else selector
+        return await select(self._require_provider(provider), selector)
+
+    def _require_provider(self, id: str | None = None) -> Provider:
+        if id is None:
+            return self.default_provider
+        found = self.providers.by_id(id)
+        if found is None:
+            raise ProviderNotFound(f"this runtime has no provider {id!r}", hint="register it, or name another")
+        return found
+
+    # --- tools -------------------------------------------------------------------------------------------------------
+
+    def register_tool(self, tool: Tool) -> None:
+        """Offer `tool` to everyone from their next request on, in place of every other of its name (RT-8). The rest of
+        what can be done with tools is in `registry`. Raises `InvalidTool`."""
+        self.registry.register(tool, replace=True)
+
+    def app_context(self, wanted: type[T]) -> T:
+        """The host's object of exactly this type. Raises `MissingContext` naming the type (RT-11)."""
+        return self.context.get(wanted)
+
+    # --- the whole ---------------------------------------------------------------------------------------------------
+
+    def with_store(self, store: Store) -> Self:
+        """Another view of this runtime that keeps conversations elsewhere and shares all the rest. It ends with this
+        one."""
+        other = copy(self)
+        other.store = store
+        return other
+
+    async def aclose(self) -> None:
+        """End what the runtime itself owns: connections, what commands have left running, and the store's thread once
+        everything is synced. Idempotent. Sessions are closed by who made them."""
+        async with AsyncExitStack() as ending:
+            ending.push_async_callback(asyncio.to_thread, self.store.close)
+            if isinstance(self.executor, LocalExecutor):
+                ending.push_async_callback(self.executor.processes.end_all)
+            ending.push_async_callback(self.providers.aclose)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def new_agent_id() -> str:
+    """`agent-<nanoseconds hex>-<counter and random hex>`, unique across processes sharing a store (RT-20)."""
+    return f"agent-{time.time_ns():x}-{next(_counter):x}{os.urandom(4).hex()}"
