@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from basis_daemon.errors import RunFailure
 from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.providers.base import (
     BlockStarted,
@@ -73,8 +74,11 @@ def failure(error: ProviderError, *, after: Sequence[str] = ()) -> ScriptedTurn:
     return ScriptedTurn(chunks=tuple(after), failure=error)
 
 
-class ScriptExhausted(AssertionError):
-    """TE-4: more was asked of the provider than the test had written down. Not a `ProviderError`: never retried."""
+class ScriptExhausted(RunFailure, AssertionError):
+    """TE-4: more was asked of the provider than the test had written down. The turn fails with it and its report says
+    so. Not a `ProviderError`: never retried."""
+
+    kind = "script_exhausted"
 
     def __init__(self, index: int, written: int) -> None:
         super().__init__(f"request {index + 1} came, but the script has only {written} turn(s)")
@@ -94,6 +98,7 @@ class ScriptedProvider:
         self.model = model or ModelInfo("mock-model", id)
         self._turns = list(turns)
         self._requests: list[Request] = []
+        self._overrun: ScriptExhausted | None = None
 
     def push(self, turn: ScriptedTurn) -> None:
         """Add a turn at the end."""
@@ -104,7 +109,9 @@ class ScriptedProvider:
         return copy.deepcopy(self._requests)
 
     def assert_exhausted(self) -> None:
-        """Raises `AssertionError` if turns were left unused."""
+        """Raises `AssertionError` if turns were left unused, `ScriptExhausted` if there were too few."""
+        if self._overrun is not None:
+            raise self._overrun
         left = len(self._turns) - len(self._requests)
         if left > 0:
             raise AssertionError(f"{left} of {len(self._turns)} scripted turn(s) were never asked for")
@@ -113,7 +120,8 @@ class ScriptedProvider:
         index = len(self._requests)
         self._requests.append(copy.deepcopy(request))
         if index >= len(self._turns):
-            raise ScriptExhausted(index, len(self._turns))
+            self._overrun = ScriptExhausted(index, len(self._turns))
+            raise self._overrun
         turn = self._turns[index]
         yield ResponseStarted(f"response-{index + 1}", self.model.id)
         await asyncio.sleep(turn.delay_s)
