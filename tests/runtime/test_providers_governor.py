@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from basis_daemon.redact import Secret
 from basis_daemon.runtime.providers.base import ProviderWait
-from basis_daemon.runtime.providers.errors import HttpError, ProviderError, RetryableError, TransportError
+from basis_daemon.runtime.providers.errors import (
+    HttpError,
+    InvalidRequest,
+    ProviderError,
+    RetryableError,
+    SocketEnded,
+    TransportError,
+)
 from basis_daemon.runtime.providers.governor import Governor, LaneKey, Place
 
 pytestmark = pytest.mark.anyio
@@ -219,7 +226,10 @@ async def test_refusal_of_another_kind_is_an_answer_too(requests: Requests) -> N
     assert requests.started == ["a", "b", "c", "d"]
 
 
-async def test_broken_connection_is_no_answer_and_the_next_goes_alone_again(requests: Requests) -> None:
+@pytest.mark.parametrize("error", [TransportError("gone"), SocketEnded("closed"), InvalidRequest("not sent")])
+async def test_what_was_not_answered_tells_nothing_and_the_next_goes_alone_again(
+    error: ProviderError, requests: Requests
+) -> None:
     requests.limit = 4
     requests.send("a")
     await settle()
@@ -227,7 +237,7 @@ async def test_broken_connection_is_no_answer_and_the_next_goes_alone_again(requ
     for name in "bcd":
         requests.send(name)
     await requests.wait_started("b")
-    await requests.end("b", TransportError("gone"))
+    await requests.end("b", error)
     assert requests.started == ["a", "b", "c"]
 
 

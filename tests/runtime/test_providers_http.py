@@ -13,7 +13,13 @@ from basis_daemon.runtime.messages import user
 from basis_daemon.runtime.providers import http
 from basis_daemon.runtime.providers.base import MessageStopped, Request, TextDelta
 from basis_daemon.runtime.providers.definition import AuthScheme, StaticCredentials
-from basis_daemon.runtime.providers.errors import HttpError, MalformedStream, StreamCut, TransportError
+from basis_daemon.runtime.providers.errors import (
+    ContextLengthExceeded,
+    HttpError,
+    MalformedStream,
+    StreamCut,
+    TransportError,
+)
 from basis_daemon.runtime.providers.http import HttpPool
 from basis_daemon.runtime.providers.registry import chat_completions_definition
 from basis_daemon.runtime.providers.remote import RemoteProvider
@@ -106,6 +112,14 @@ async def test_endless_error_body_is_cut(pool: HttpPool) -> None:
         with pytest.raises(HttpError) as caught:
             await text(provider(server, pool))
         assert len(caught.value.body or "") == http.ERROR_BODY_BYTES and len(str(caught.value)) < 2200
+
+
+async def test_error_whose_body_breaks_off_is_known_by_what_had_come(pool: HttpPool) -> None:
+    """PV-50: what had come may say all that matters."""
+    broken = Raw(pieces=(b"prompt is too long: 9 > 8", b"x" * 99), status=413, headers={"content-type": "text/plain"})
+    async with ModelServer(cuts(broken, after_deltas=1)) as server:
+        with pytest.raises(ContextLengthExceeded, match="9 > 8"):
+            await text(provider(server, pool))
 
 
 async def test_error_whose_body_never_comes_is_known_by_its_status(

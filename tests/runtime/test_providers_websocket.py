@@ -13,7 +13,14 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from basis_daemon.redact import Secret
 from basis_daemon.runtime.messages import assistant, user
-from basis_daemon.runtime.providers.base import Request, RequestOptions, ResponsesOptions, SessionHints, TextDelta
+from basis_daemon.runtime.providers.base import (
+    ProviderWait,
+    Request,
+    RequestOptions,
+    ResponsesOptions,
+    SessionHints,
+    TextDelta,
+)
 from basis_daemon.runtime.providers.definition import Capabilities, Credentials, ProviderDefinition, StaticCredentials
 from basis_daemon.runtime.providers.errors import (
     AuthenticationError,
@@ -215,6 +222,34 @@ async def test_refused_key_is_an_authentication_error() -> None:
         with pytest.raises(AuthenticationError) as caught:
             await talk.say("hi")
         assert "sk-1234567890" not in f"{caught.value}{caught.value.body}"
+
+
+async def test_handshake_that_is_told_to_wait_holds_back_all_handshakes_of_the_key() -> None:
+    """2.11: an opening socket is a request as any other, and keeps its place while it opens."""
+    came: list[bytes] = []
+    over = asyncio.Event()
+
+    async def refuses(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 429 Slow down\r\nretry-after: 30\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+        over.set()
+
+    waits: list[ProviderWait | None] = []
+    async with await asyncio.start_server(refuses, "127.0.0.1", 0) as server, at(server) as scope:
+        error, _ = await failure(scope)
+        assert error.asks_for_pause and 29 < error.held_s <= 30
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+
+                def told(wait: ProviderWait | None) -> None:
+                    waits.append(wait)
+                    tasks.cancel_scope.cancel()
+
+                tasks.start_soon(anext, scope.scope().stream(replace(HELLO, on_wait=told)))
+        await over.wait()
+    assert waits[0] is not None and waits[0].reason == "rate_limit" and len(came) == 1
 
 
 async def test_requests_over_a_socket_are_not_compressed() -> None:

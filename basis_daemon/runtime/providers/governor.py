@@ -1,7 +1,8 @@
 """Who may send a request to a provider now: one lane for each key, shared by every session of the process.
 
 Owns how many requests of one key are under way, the pause after a provider asked for one, and whose turn comes next.
-Sends nothing and repeats nothing: `remote.py` asks for a place around each attempt, and trying again is the loop's.
+Sends nothing and repeats nothing: `remote_scope.py` asks for a place around each attempt, and trying again is the
+loop's.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 
 from basis_daemon.redact import Secret
 from basis_daemon.runtime.providers.base import ProviderWait
-from basis_daemon.runtime.providers.errors import ProviderError, TransportError
+from basis_daemon.runtime.providers.errors import ProviderError
 
 FIRST_PAUSE_S = 0.5
 """Seconds of the pause after a refusal that names none; doubles with every further one in a row."""
@@ -192,7 +193,7 @@ class _Lane:
         """What an error says about the requests that wait."""
         if error.asks_for_pause:
             self._pause(place, error)
-        elif not isinstance(error, TransportError):
+        elif error.status is not None:  # else it failed on the way, or was never sent
             self.answered(place)
 
     def _pause(self, place: Place, error: ProviderError) -> None:

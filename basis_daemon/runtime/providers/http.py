@@ -236,24 +236,30 @@ async def _answer(pool: HttpPool, call: Call) -> AsyncGenerator["httpx2.Response
 
 
 async def _failure(target: Target, response: "httpx2.Response") -> Exception:
-    body = b""
+    body = bytearray()
     try:
         async with asyncio.timeout(ERROR_BODY_TIMEOUT_S):
-            body = await _bounded_body(response, ERROR_BODY_BYTES)
+            await _read(response, ERROR_BODY_BYTES, body)
     except (TimeoutError, *foreign_exceptions()):
-        pass  # the status alone says enough
+        pass  # what has come by then, and the status alone if need be, says enough
     return from_status(target, response.status_code, response.headers, body.decode("utf-8", "replace"))
 
 
 async def _bounded_body(response: "httpx2.Response", limit: int) -> bytes:
     """The body, or its first `limit` bytes."""
     body = bytearray()
+    await _read(response, limit, body)
+    return bytes(body)
+
+
+async def _read(response: "httpx2.Response", limit: int, into: bytearray) -> None:
+    """Add the body to `into`, as it comes and up to `limit` bytes."""
     async with aclosing(response.aiter_bytes()) as chunks:
         async for chunk in chunks:
-            body += chunk
-            if len(body) >= limit:
+            into += chunk
+            if len(into) >= limit:
                 break
-    return bytes(body[:limit])
+    del into[limit:]
 
 
 def _is_document(response: "httpx2.Response") -> bool:

@@ -187,25 +187,26 @@ class RemoteScope:
         await endpoint.let_go()
         call = await self._call(wire, request)
         is_fresh = request.options.session.connection_reuse == "prefer-fresh"
-        socket = await self._slot.take(endpoint.pool, call, definition, is_fresh=is_fresh)
-        mapper: StreamMapper | None = None
-        heard: list[ProviderEvent] | None = [] if self._is_remembered(wire, request) else None
-        try:
-            sent = self._continued(wire, request, socket)
-            frame = wire.build_body(sent, definition, self._history_for(sent))
-            mapper = wire.map_stream(sent, definition, call.target)
-            async with (
-                endpoint.place(call, request.on_wait) as place,
-                aclosing(exchange(socket, frame, mapper, call.target, definition.idle_timeout_s, place)) as events,
-            ):
-                async for event in events:
-                    if heard is not None:
-                        heard.append(event)
-                    yield event
-        finally:
-            self._remember(request, heard, socket)
-            is_whole = mapper is not None and mapper.is_complete
-            await (self._slot.give_back(socket) if is_whole else socket.drop())
+        async with endpoint.place(call, request.on_wait) as place:  # a handshake is a request too
+            if place.waited:  # a key may have been changed meanwhile
+                call = await self._call(wire, request)
+            socket = await self._slot.take(endpoint.pool, call, definition, is_fresh=is_fresh)
+            mapper: StreamMapper | None = None
+            heard: list[ProviderEvent] | None = [] if self._is_remembered(wire, request) else None
+            try:
+                sent = self._continued(wire, request, socket)
+                frame = wire.build_body(sent, definition, self._history_for(sent))
+                mapper = wire.map_stream(sent, definition, call.target)
+                talk = exchange(socket, frame, mapper, call.target, definition.idle_timeout_s, place)
+                async with aclosing(talk) as events:
+                    async for event in events:
+                        if heard is not None:
+                            heard.append(event)
+                        yield event
+            finally:
+                self._remember(request, heard, socket)
+                is_whole = mapper is not None and mapper.is_complete
+                await (self._slot.give_back(socket) if is_whole else socket.drop())
 
     # --- what is sent
 
