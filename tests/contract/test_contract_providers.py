@@ -213,9 +213,10 @@ async def test_answer_cut_at_the_output_limit_says_so(talk) -> None:
 async def test_reasoning_is_a_block_of_its_own_and_no_text(talk) -> None:
     """PV-42, PV-43"""
     async with talk(thinks("hm", "m") + says("yes")) as t:
-        thinking, text = (await t.answer()).message().content
+        message = (await t.answer()).message()
+        thinking, text = message.content
         assert isinstance(thinking, Thinking) and thinking.thinking == "hmm"
-        assert text == Text("yes")
+        assert text == Text("yes") and message.text() == "yes"
 
 
 # --- tools -----------------------------------------------------------------------------------------------------------
@@ -249,7 +250,7 @@ async def test_parallel_calls_are_blocks_of_their_own(talk) -> None:
 
 @pytest.mark.parametrize("arguments", ["", "{}", "  "])
 async def test_empty_arguments_are_an_empty_object(talk, arguments: str) -> None:
-    """PV-15"""
+    """PV-15, D-14"""
     async with talk(calls(Called("ls", (arguments,)))) as t:
         (call,) = (await t.answer()).message().tool_uses()
         assert call.input == {} and call.malformed is None

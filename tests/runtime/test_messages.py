@@ -1,6 +1,7 @@
 """The transcript's vocabulary (runtime.md 2.3)."""
 
 import base64
+from typing import get_args, get_type_hints
 
 import msgspec
 from hypothesis import given
@@ -8,8 +9,12 @@ from hypothesis import strategies as st
 
 from basis_daemon.runtime.messages import (
     ContentBlock,
+    HostedToolSearch,
+    HostedWebSearch,
     Image,
+    ImageGeneration,
     Message,
+    Provenance,
     Text,
     Thinking,
     ToolResult,
@@ -51,9 +56,29 @@ def test_a_result_is_as_long_as_the_bytes_it_is_sent_as(content: object) -> None
     assert ToolResult("c", content).byte_len == len(expected)
 
 
-@given(
-    st.lists(st.builds(Text, st.text()) | st.builds(ToolUse, st.text(), st.text(), st.dictionaries(st.text(), JSON)))
-)
+FORMATS = get_args(get_type_hints(Provenance)["format"])
+PROVENANCES = st.none() | st.builds(Provenance, st.text(), st.text(), st.sampled_from(FORMATS))
+WORDS = st.none() | st.text()
+BLOCKS: dict[type[ContentBlock], st.SearchStrategy[ContentBlock]] = {
+    Text: st.builds(Text, st.text()),
+    Thinking: st.builds(Thinking, st.text(), WORDS, WORDS, WORDS, PROVENANCES, st.booleans()),
+    Image: st.builds(Image, WORDS, WORDS, WORDS),
+    ToolUse: st.builds(
+        ToolUse, st.text(), st.text(), st.dictionaries(st.text(), JSON), WORDS, WORDS, WORDS, PROVENANCES
+    ),
+    ToolResult: st.builds(ToolResult, st.text(), st.text() | JSON, st.booleans()),
+    HostedToolSearch: st.builds(HostedToolSearch, st.text(), WORDS, WORDS, st.lists(st.text()).map(tuple)),
+    HostedWebSearch: st.builds(HostedWebSearch, st.text(), WORDS, JSON),
+    ImageGeneration: st.builds(ImageGeneration, st.text(), WORDS, WORDS, JSON),
+}
+
+
+def test_every_kind_of_block_is_among_those_that_are_read_back() -> None:
+    """PV-5"""
+    assert set(BLOCKS) == set(get_args(ContentBlock))
+
+
+@given(st.lists(st.one_of(*BLOCKS.values())))
 def test_every_message_reads_back_as_it_was_written(blocks: list[ContentBlock]) -> None:
     """PV-5: each kind of block keeps all of its fields."""
     message = assistant(*blocks)

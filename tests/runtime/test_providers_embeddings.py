@@ -85,6 +85,7 @@ async def test_no_texts_need_no_request(registry: ProviderRegistry, server: Mode
         vectors(row(0, 1), {"index": 1, "embedding": "AAAA"}),
         raw(b"{}", content_type="application/json"),
         raw(b"<html>", content_type="text/html"),
+        raw(b'{"data":[],"deep":' + b"[" * 100_000, content_type="application/json"),
     ],
 )
 async def test_answer_without_one_vector_for_each_text_is_refused(

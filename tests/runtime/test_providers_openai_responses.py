@@ -237,7 +237,7 @@ def test_parts_of_a_message_are_blocks_of_their_own() -> None:
 
 
 def test_missing_id_and_model_are_tolerated() -> None:
-    """PV-28"""
+    """PV-28, D-30"""
     streamed = answer({"type": "response.completed", "response": {}})
     assert streamed.complete and streamed.response_id is None and streamed.usage == TokenUsage()
     assert answer({"type": "response.completed"}).complete
@@ -291,7 +291,7 @@ def test_refusal_is_shown_as_text_and_named() -> None:
     ],
 )
 def test_error_ends_the_stream_with_the_vendors_words(last: Any, kind: type) -> None:
-    """PV-16, PV-29"""
+    """PV-16, PV-29, D-5"""
     with pytest.raises(kind, match="boom") as caught:
         answer(event("output_text.delta", delta="a"), last)
     assert type(caught.value) is kind

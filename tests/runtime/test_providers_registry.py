@@ -168,7 +168,7 @@ def local(server: ModelServer, registry: ProviderRegistry) -> RemoteProvider:
 
 
 async def test_server_with_the_responses_path_is_spoken_to_there(registry: ProviderRegistry) -> None:
-    """PV-2a, C-12, D-26"""
+    """PV-2a, C-12"""
     async with ModelServer(says("a"), says("b")) as server:
         provider = local(server, registry)
         assert await text(provider) + await text(provider) == "ab"
@@ -176,7 +176,7 @@ async def test_server_with_the_responses_path_is_spoken_to_there(registry: Provi
 
 
 async def test_server_without_it_is_asked_again_over_the_other_wire_once(registry: ProviderRegistry) -> None:
-    """PV-2a: remembered afterwards."""
+    """PV-2a, D-26: remembered afterwards."""
     async with ModelServer(says("a"), says("b"), wires=["chat_completions"]) as server:
         provider = local(server, registry)
         assert await text(provider) + await text(provider) == "ab"

@@ -41,7 +41,7 @@ def read_vectors(body: bytes, count: int, model: str) -> EmbeddingBatch:
     """The vectors of an answer, by the `index` of their texts. Raises `MalformedStream` unless there is one each."""
     try:
         answer = _decoder.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise MalformedStream("the provider's embeddings have another shape than agreed") from error
     by_index = {row.index if row.index is not None else place: row.embedding for place, row in enumerate(answer.data)}
     if len(answer.data) != count or set(by_index) != set(range(count)):
