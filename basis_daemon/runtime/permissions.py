@@ -1,34 +1,55 @@
 """Whether one consequential call may run: authorizer, remembered rules, then a person (runtime.md 6.4, workspace.md 5).
 
-Owns the order of the questions, the rule matcher and the answers remembered by a live session. Everything doubtful
-denies. The person is reached through an `Approver`; who that is, is the host's matter.
+Owns the order of the questions, and that an answer is kept before it is told and acted upon. Everything doubtful
+denies. The person is reached through an `Approver`; who that is, is the host's matter. Which rules there are and what
+they mean is `session_rules.py`'s.
 """
 
+import asyncio
 import logging
-import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol, runtime_checkable
 
-import msgspec
-
+from basis_daemon.errors import BasisError
+from basis_daemon.runtime.approvals import ApprovalAnswer, ApprovalRequest, Approver, Offer, offers_for, rule_for
 from basis_daemon.runtime.messages import Json
-from basis_daemon.runtime.tools.base import CallPreparation, SideEffectLevel
-from basis_protocol.content import Preview
+from basis_daemon.runtime.rule_lookup import Finding
+from basis_daemon.runtime.rules import RememberedRule, RuleScope
+from basis_daemon.runtime.session_rules import SessionAnswers
+from basis_daemon.runtime.tools.base import CallPreparation
+from basis_daemon.runtime.tools.spec import ToolSpec
 from basis_protocol.events import AnyEvent, PermissionRequested, PermissionResolved
 
 logger = logging.getLogger(__name__)
 
+_REMEMBERED_FOR: dict[RuleScope, str] = {
+    "process": "this session",
+    "session": "this conversation",
+    "project": "this project",
+    "global": "all projects",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRequest:
-    """What an authorizer judges: one call as it would really run."""
+    """What an authorizer judges: one call as it would really run (TL-22)."""
 
     agent_id: str
     tool_call_id: str
     tool_name: str
     preparation: CallPreparation
+    agent_name: str = ""
+    model: str = ""
+    history_len: int = 0
+    """Entries of the conversation so far."""
+    working_directory: Path | None = None
+    raw_input: Json = None
+    """The call's input as hooks left it."""
+    spec: ToolSpec = field(default_factory=lambda: ToolSpec(""))
+    """What the tool says of itself: capabilities, durability, approval category."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +64,13 @@ class Authorizer(Protocol):
     async def authorize(self, request: AuthorizationRequest) -> Authorization: ...
 
 
+@runtime_checkable
+class HasTimeout(Protocol):
+    """An authorizer that is given so many seconds to judge. A person's time to answer is not its own (TL-26)."""
+
+    timeout_s: float | None
+
+
 class Unguarded:
     """The authorizer of a host that names none: what the policy admits may run (6.4)."""
 
@@ -51,106 +79,20 @@ class Unguarded:
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalRequest:
-    """What a person is asked (AP-6). `request_id` is `perm-<tool call id>-<n>`."""
-
-    request_id: str
-    session_id: str
-    tool_call_id: str
-    tool_name: str
-    title: str
-    description: str
-    input: Json
-    preview: Preview
-    side_effect_level: SideEffectLevel | None
-    covered: str | None = None
-    """What an answer "for this session" would hold for, in words; `None` when none would be kept."""
-
-
-RememberScope = Literal["once", "session", "project", "global"]
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalAnswer:
-    """A decision, how long it holds, and why (AP-7). The default is a denial."""
-
-    allow: bool = False
-    scope: RememberScope = "once"
-    reason: str | None = None
-    pattern: str | None = None
-
-
-class Approver(Protocol):
-    """Asks whoever may decide. May take as long as a person takes; cancelling it withdraws the question."""
-
-    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer: ...
-
-
-@dataclass(frozen=True, slots=True)
 class Verdict:
     """How it was decided. `rule_scope` is set when a remembered rule, not a person, answered."""
 
     allow: bool
     reason: str | None = None
-    rule_scope: str | None = None
+    rule_scope: RuleScope | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class RememberedRule:
-    """An answer that holds for later calls: a tool, optionally a pattern over its structured input (SE-19)."""
+class Explanation:
+    """What would become of a call, without asking anybody: the authorizer's word, and what the rules make of it."""
 
-    tool_name: str
-    allow: bool
-    pattern: str | None = None
-    reason: str | None = None
-
-    def matches(self, tool_name: str, data: str) -> bool:
-        """Whether the rule covers a call; `data` is the call's input as `canonical_data` writes it."""
-        return self.tool_name == tool_name and (self.pattern is None or matches_data(self.pattern, data))
-
-
-def canonical_data(structured_input: Json) -> str:
-    """The one spelling of a structured input that patterns are matched against: compact JSON, sorted keys (SE-22)."""
-    return msgspec.json.encode(structured_input, order="sorted").decode()
-
-
-def matches_data(pattern: str, data: str) -> bool:
-    """The data glob: `*` and `**` are any run of characters, `?` is one, everything else is itself (SE-22)."""
-    parts = [_literal(part) for part in re.split(r"\*+", pattern)]
-    # Atomic groups keep the match linear: a pattern must never be able to stall the loop.
-    middle = "".join(f"(?>.*?{part})" for part in parts[1:-1] if part)
-    translated = parts[0] if len(parts) == 1 else f"{parts[0]}{middle}.*{parts[-1]}"
-    return re.fullmatch(translated, data, re.DOTALL) is not None
-
-
-def _literal(text: str) -> str:
-    return ".".join(re.escape(part) for part in text.split("?"))
-
-
-class SessionAnswers:
-    """Answers given "for this session". They live in this object only: never stored, gone with the live session
-    (AP-14, AP-15)."""
-
-    def __init__(self) -> None:
-        self._rules: list[RememberedRule] = []
-
-    @property
-    def rules(self) -> tuple[RememberedRule, ...]:
-        return tuple(self._rules)
-
-    def remember(self, rule: RememberedRule) -> None:
-        """Keep a rule; the same tool and pattern replaces an earlier answer."""
-        self._rules = [r for r in self._rules if (r.tool_name, r.pattern) != (rule.tool_name, rule.pattern)] + [rule]
-
-    def forget(self) -> None:
-        """Drop all of them (AP-32)."""
-        self._rules.clear()
-
-    def find(self, tool_name: str, structured_input: Json) -> RememberedRule | None:
-        """The rule that decides: a pattern beats the bare tool; among equals a denial wins (SE-21, AP-20)."""
-        data = canonical_data(structured_input)
-        matching = [rule for rule in self._rules if rule.matches(tool_name, data)]
-        return min(matching, key=lambda rule: (rule.pattern is None, rule.allow, rule.pattern or ""), default=None)
+    authorization: Authorization
+    finding: Finding
 
 
 class Permissions:
@@ -174,34 +116,78 @@ class Permissions:
 
         Never raises for a doubt: an authorizer or approver that fails denies, and the reason says so (AP-10, TL-23).
         """
-        try:
-            authorization = await self._authorizer.authorize(request)
-        except Exception:
-            logger.exception("authorizer failed for tool %s", request.tool_name)
-            return Verdict(allow=False, reason="the call could not be checked, so it was refused")
+        authorization = await self._authorized(request)
         if authorization.outcome == "deny":
             return Verdict(allow=False, reason=authorization.reason or "this session does not allow it")
-        rule = self._answers.find(request.tool_name, request.preparation.structured_input)
-        if rule is not None and not rule.allow:
-            return Verdict(allow=False, reason=_remembered_reason(rule), rule_scope="process")
-        if not always_ask:
-            if authorization.outcome == "allow":
-                return Verdict(allow=True)
-            if rule is not None:
-                return Verdict(allow=True, rule_scope="process")
-        covered = None if always_ask else request.preparation.covered or f"every {request.tool_name}"
-        return await self._ask(request, authorization.reason, covered, approver, emit)
+        if authorization.outcome == "allow" and not always_ask:
+            return Verdict(allow=True)
+        try:
+            found = await self._found(request)
+        except BasisError as error:
+            return Verdict(allow=False, reason=_told(error))
+        except Exception:
+            logger.exception("remembered rules could not be looked up for tool %s", request.tool_name)
+            return Verdict(allow=False, reason="the remembered rules could not be looked up, so it was refused")
+        if found.rule is not None and not found.allow:
+            return Verdict(allow=False, reason=_remembered_reason(found.rule), rule_scope=found.rule.scope)
+        if found.rule is not None and not always_ask:
+            return Verdict(allow=True, rule_scope=found.rule.scope)
+        offers = () if always_ask else self._offers(request)
+        return await self._ask(request, authorization.reason, offers, approver, emit)
+
+    async def explain(self, request: AuthorizationRequest) -> Explanation:
+        """What `decide` would go by. Raises `StoreError` when stored rules can't be read."""
+        preparation = request.preparation
+        finding = await asyncio.to_thread(
+            self._answers.explain,
+            request.tool_name,
+            preparation.structured_input,
+            command_key=preparation.command_key,
+        )
+        return Explanation(await self._authorized(request), finding)
+
+    async def _authorized(self, request: AuthorizationRequest) -> Authorization:
+        """The authorizer's word; a denial when it has none that counts (TL-23)."""
+        timeout_s = self._authorizer.timeout_s if isinstance(self._authorizer, HasTimeout) else None
+        limit = asyncio.timeout(timeout_s)
+        try:
+            async with limit:
+                said: object = await self._authorizer.authorize(request)
+        except TimeoutError:
+            if limit.expired():
+                return Authorization("deny", f"it was not judged within {timeout_s:g} s, so it was refused")
+            said = None
+        except Exception:
+            logger.exception("authorizer failed for tool %s", request.tool_name)
+            said = None
+        if not isinstance(said, Authorization) or said.outcome not in ("allow", "prompt", "deny"):
+            return Authorization("deny", "the call could not be checked, so it was refused")
+        return said
+
+    async def _found(self, request: AuthorizationRequest) -> Finding:
+        preparation = request.preparation
+        return await asyncio.to_thread(
+            self._answers.find,
+            request.tool_name,
+            preparation.structured_input,
+            command_key=preparation.command_key,
+        )
+
+    def _offers(self, request: AuthorizationRequest) -> tuple[Offer, ...]:
+        has_project = self._answers.owner.project_id is not None
+        return offers_for(request.tool_name, request.preparation, has_project=has_project)
 
     async def _ask(
         self,
         request: AuthorizationRequest,
         reason: str | None,
-        covered: str | None,
+        offers: tuple[Offer, ...],
         approver: Approver,
         emit: Callable[[AnyEvent], None],
     ) -> Verdict:
         self._asked[request.tool_call_id] += 1
         preparation = request.preparation
+        question = _Question(request, offers, self._answers)
         approval = ApprovalRequest(
             request_id=f"perm-{request.tool_call_id}-{self._asked[request.tool_call_id]}",
             session_id=self._session_id,
@@ -212,7 +198,8 @@ class Permissions:
             input=preparation.structured_input,
             preview=preparation.preview,
             side_effect_level=preparation.side_effect,
-            covered=covered,
+            offers=offers,
+            keep=question.keep,
         )
         emit(
             PermissionRequested(
@@ -224,27 +211,57 @@ class Permissions:
                 side_effect_level=approval.side_effect_level,
             )
         )
-        answer = await _answer_or_denial(approver, approval)
-        is_kept = answer.scope != "once" and covered is not None
-        if is_kept:
-            self._answers.remember(
-                RememberedRule(
-                    request.tool_name,
-                    answer.allow,
-                    pattern=answer.pattern or preparation.remember_pattern,
-                    reason=None if answer.allow else answer.reason,
-                )
-            )
+        try:
+            answer = await _answer_or_denial(approver, approval)
+            answer, rule = await question.settle(answer)
+        finally:
+            question.is_over = True
         emit(
             PermissionResolved(
                 request_id=approval.request_id,
                 tool_call_id=approval.tool_call_id,
                 tool_name=approval.tool_name,
                 outcome="allowed" if answer.allow else "denied",
-                rule_scope="process" if is_kept else None,
+                rule_scope=None if rule is None else rule.scope,
             )
         )
         return Verdict(allow=answer.allow, reason=None if answer.allow else answer.reason)
+
+
+class _Question:
+    """One question while it is open: what an answer to it would leave behind."""
+
+    def __init__(self, request: AuthorizationRequest, offers: tuple[Offer, ...], answers: SessionAnswers) -> None:
+        self._request = request
+        self._offers = offers
+        self._answers = answers
+        self._kept: RememberedRule | None = None
+        self.is_over = False
+
+    async def keep(self, answer: ApprovalAnswer) -> None:
+        """`ApprovalRequest.keep`. A rule for the session is nothing that could fail: it waits until it is settled."""
+        rule = self._rule(answer)
+        if rule is None or rule.scope == "process" or rule == self._kept or self.is_over:
+            return
+        await asyncio.to_thread(self._answers.remember_rule, rule)
+        self._kept = rule
+
+    async def settle(self, answer: ApprovalAnswer) -> tuple[ApprovalAnswer, RememberedRule | None]:
+        """Keep what the answer says of later calls, and return what counts: a denial if that could not be kept."""
+        try:
+            await self.keep(answer)
+            rule = self._rule(answer)
+            if rule is not None and rule.scope == "process":
+                self._answers.remember(rule)
+        except BasisError as error:
+            return ApprovalAnswer(reason=f"the answer could not be remembered, so it was refused: {_told(error)}"), None
+        except Exception:
+            logger.exception("the answer about tool %s could not be remembered", self._request.tool_name)
+            return ApprovalAnswer(reason="the answer could not be remembered, so it was refused"), None
+        return answer, rule
+
+    def _rule(self, answer: ApprovalAnswer) -> RememberedRule | None:
+        return rule_for(answer, self._request.tool_name, self._request.preparation, self._offers)
 
 
 async def _answer_or_denial(approver: Approver, request: ApprovalRequest) -> ApprovalAnswer:
@@ -253,11 +270,16 @@ async def _answer_or_denial(approver: Approver, request: ApprovalRequest) -> App
     except Exception:
         logger.exception("approver failed for %s", request.request_id)
         return ApprovalAnswer(reason="nobody could be asked, so it was refused")
-    if not isinstance(answer, ApprovalAnswer):
+    if not isinstance(answer, ApprovalAnswer) or not isinstance(answer.allow, bool):
         logger.error("approver gave no ApprovalAnswer for %s", request.request_id)
         return ApprovalAnswer(reason="the answer could not be understood, so it was refused")
     return answer
 
 
 def _remembered_reason(rule: RememberedRule) -> str:
-    return f"{rule.reason or 'refused'} (remembered for this session; asking again will not change it)"
+    """SE-24."""
+    return f"{rule.reason or 'refused'} (remembered for {_REMEMBERED_FOR[rule.scope]}; asking again will not change it)"
+
+
+def _told(error: BasisError) -> str:
+    return f"{error} ({error.hint})" if error.hint else str(error)

@@ -62,6 +62,8 @@ class SessionOptions:
     """Depth at which no further work is handed on (CO-7)."""
     keep_subagents: bool = False
     """Whether conversations of finished subagents stay in the store (CO-5)."""
+    project_id: str | None = None
+    """Which project's remembered answers hold here; unset, none do and none can be given (SE-20)."""
 
 
 class Session:

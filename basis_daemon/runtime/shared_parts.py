@@ -19,13 +19,15 @@ import msgspec
 from basis_daemon.errors import ProviderNotFound, ProviderSessionScopeIdentityMismatch
 from basis_daemon.processes import Executor, LocalExecutor
 from basis_daemon.runtime.agent import Agent
-from basis_daemon.runtime.permissions import Authorizer, SessionAnswers
+from basis_daemon.runtime.permissions import Authorizer
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.providers.base import ModelInfo, Provider, RequestOptions
 from basis_daemon.runtime.providers.definition import CredentialSource, ProviderDefinition
 from basis_daemon.runtime.providers.registry import ProviderRegistry
 from basis_daemon.runtime.providers.selection import NEWEST_AVAILABLE, ModelSelector, listed, select
+from basis_daemon.runtime.rules import RuleOwner, RuleStore
 from basis_daemon.runtime.runtime_parts import ProviderSettings, credentials_of, preset
+from basis_daemon.runtime.session_rules import SessionAnswers
 from basis_daemon.runtime.sessions import Session, SessionOptions
 from basis_daemon.runtime.store.base import AgentRecord, Store
 from basis_daemon.runtime.store.results import ResultStore
@@ -58,8 +60,11 @@ class SharedParts:
         authorizer: Authorizer | None = None,
         identifier: str = "default",
         context: AppContext | None = None,
+        rules: RuleStore | None = None,
     ) -> None:
         self.store = store
+        self.rules = rules or store.rules
+        """Remembered answers that outlive a conversation."""
         self.registry = registry
         self.providers = providers
         self.executor = executor
@@ -130,6 +135,7 @@ class SharedParts:
             agent_id=agent.id,
             app=self.context,
         )
+        answers = answers or SessionAnswers(self.rules, RuleOwner(agent.id, options.project_id))
         return Session(agent, options, host, nursery=self._nursery, answers=answers, inboxes=self.inboxes)
 
     def _nursery(self, parent: Session) -> SessionNursery:

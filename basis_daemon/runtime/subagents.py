@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from basis_daemon.errors import ProviderNotFound
 from basis_daemon.runtime.delegation import SubagentTemplate
-from basis_daemon.runtime.permissions import SessionAnswers
 from basis_daemon.runtime.providers.base import ModelInfo, Provider
+from basis_daemon.runtime.session_rules import SessionAnswers
 from basis_daemon.runtime.sessions import Session, SessionOptions
 
 SUFFIX = (

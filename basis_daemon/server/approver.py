@@ -8,14 +8,16 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from basis_daemon.runtime.approvals import ApprovalAnswer, ApprovalRequest, RememberScope
 from basis_daemon.runtime.cancel import CancelSignal
-from basis_daemon.runtime.permissions import ApprovalAnswer, ApprovalRequest
 from basis_daemon.server.ask_files import AskRecord
-from basis_daemon.server.asks import ASK_LIFETIME_S, ONCE, AskBook, for_the_session, new_ask_id
+from basis_daemon.server.asks import ASK_LIFETIME_S, AskBook, new_ask_id, options_for
 from basis_daemon.server.clock import timestamp
 from basis_daemon.server.work import Work
 from basis_protocol.asks import Ask
 from basis_protocol.sessions import Unattended
+
+_SCOPES: dict[str, RememberScope] = {"session": "session", "project": "project", "global": "global"}
 
 NOBODY_THERE = "nobody is attached who could approve this"
 
@@ -54,7 +56,7 @@ class TurnApprover:
         try:
             if known is None:
                 await self._work.run(self._asks.open(self._ask(ask_id, request), self._turn_id))
-            return _answer(await self._asks.wait(ask_id))
+            return _answer(await self._asks.wait(ask_id, lambda record: request.keep(_answer(record))))
         except asyncio.CancelledError:
             if self._cancel.is_set:
                 self._work.start(self._asks.close(ask_id, "the turn was cancelled"), name="withdrawing an ask")
@@ -94,7 +96,7 @@ class TurnApprover:
             tool_name=request.tool_name,
             side_effect=request.side_effect_level,
             preview=request.preview,
-            options=[*ONCE, *(for_the_session(request.covered) if request.covered else ())],
+            options=options_for(request.offers),
             created_at=timestamp(now),
             expires_at=timestamp(now + ASK_LIFETIME_S),
         )
@@ -105,7 +107,7 @@ def _answer(record: AskRecord) -> ApprovalAnswer:
     assert decided is not None
     return ApprovalAnswer(
         allow=decided.decision == "allow",
-        scope="session" if decided.scope == "session" else "once",
+        scope=_SCOPES.get(decided.scope, "once"),
         reason=decided.reason or (f"the person at {decided.by.client} said no" if decided.decision == "deny" else None),
         pattern=record.pattern,
     )

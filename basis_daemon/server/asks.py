@@ -8,16 +8,17 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
+from basis_daemon.runtime.approvals import Offer
 from basis_daemon.server.ask_files import KEPT_DECIDED, AskFiles, AskRecord
 from basis_daemon.server.clock import seconds, timestamp
 from basis_daemon.server.error_map import AskDecidedAlready, InvalidParams, NoSuchAsk
 from basis_daemon.server.work import Work
-from basis_protocol.asks import Actor, Ask, AskAnswerParams, AskDecided, AskOption
+from basis_protocol.asks import Actor, Ask, AskAnswerParams, AskDecided, AskOption, Decision
 
 log = logging.getLogger(__name__)
 
@@ -33,18 +34,31 @@ ONCE = (
 DAEMON = Actor(client="basis-daemon", kind="daemon")
 
 
-def for_the_session(covered: str) -> tuple[AskOption, AskOption]:
-    """Ways to answer for all that is like it until the session is unloaded; the label says what that is (AP-21)."""
-    return (
-        AskOption(
-            option_id="allow-session", label=f"Allow {covered} in this session", decision="allow", scope="session"
-        ),
-        AskOption(option_id="deny-session", label=f"Deny {covered} in this session", decision="deny", scope="session"),
-    )
+_WORDS: dict[Decision, str] = {"allow": "Allow", "deny": "Deny"}
+_WHERE = {"session": "in this session", "project": "in this project", "global": "in every project"}
+
+
+def options_for(offers: Iterable[Offer]) -> list[AskOption]:
+    """Ways to answer: for the one call that is shown, and for what is like it. The labels say what that is (AP-21)."""
+    return [*ONCE, *(option for offer in offers for option in _lasting(offer))]
+
+
+def _lasting(offer: Offer) -> Iterator[AskOption]:
+    for decision, word in _WORDS.items():
+        yield AskOption(
+            option_id=f"{decision}-{offer.scope}",
+            label=f"{word} {offer.covered} {_WHERE[offer.scope]}",
+            decision=decision,
+            scope=offer.scope,
+        )
 
 
 def new_ask_id() -> str:
     return f"ask-{time.time_ns():x}-{os.urandom(4).hex()}"
+
+
+Keeper = Callable[[AskRecord], Awaitable[None]]
+"""Writes down what a decision says about later calls."""
 
 
 class AskBook:
@@ -66,6 +80,7 @@ class AskBook:
         self._records: dict[str, AskRecord] = {}
         self._deciding: dict[str, AskDecided] = {}
         self._waiting: dict[str, list[asyncio.Future[AskRecord]]] = {}
+        self._keepers: dict[str, list[Keeper]] = {}
         self._on_opened = on_opened
         self._on_closed = on_closed
 
@@ -117,26 +132,36 @@ class AskBook:
         self._records[ask.ask_id] = record
         self._on_opened(ask)
 
-    async def wait(self, ask_id: str) -> AskRecord:
-        """Return the record of `ask_id` once it is decided. Cancelling it leaves the ask as it is."""
+    async def wait(self, ask_id: str, keep: Keeper | None = None) -> AskRecord:
+        """Return the record of `ask_id` once it is decided. Cancelling it leaves the ask as it is.
+
+        `keep` is handed a decision before it counts: what that raises is told to whoever answered, and the ask stays
+        pending (SE-16).
+        """
         record = self._records[ask_id]
         if record.decided is not None:
             return record
         future: asyncio.Future[AskRecord] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(ask_id, [])
         waiting.append(future)
+        keepers = self._keepers.setdefault(ask_id, [])
+        keepers += [keep] if keep is not None else []
         try:
             return await future
         finally:
             waiting.remove(future)
             if not waiting and self._waiting.get(ask_id) is waiting:
                 del self._waiting[ask_id]
+            if keep is not None:
+                keepers.remove(keep)
+            if not keepers:
+                self._keepers.pop(ask_id, None)
 
     async def answer(self, params: AskAnswerParams, by: Actor) -> AskRecord:
         """Decide an ask; the first one to call this wins. On disk when it returns.
 
-        Raises `NoSuchAsk`, `AskDecidedAlready` with the decision that stands, and `InvalidParams` for an answer that
-        isn't offered, which leaves the ask pending.
+        Raises `NoSuchAsk`, `AskDecidedAlready` with the decision that stands, `InvalidParams` for an answer that isn't
+        offered, and what keeping its rule raises; after these two the ask is still pending.
         """
         record = self._records.get(params.ask_id)
         if record is None:
@@ -187,6 +212,8 @@ class AskBook:
     async def _carry_out(self, closed: AskRecord) -> AskRecord:
         ask_id = closed.ask.ask_id
         try:
+            for keep in tuple(self._keepers.get(ask_id, ())):
+                await keep(closed)
             await asyncio.to_thread(self._files.write, closed)
         finally:
             del self._deciding[ask_id]

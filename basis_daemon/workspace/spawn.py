@@ -124,6 +124,7 @@ class SpawnTool:
             title=_title(request),
             remember_pattern=_same_kind(request),
             covered="every command" if request.target == LOCAL else f"every command on {request.target}",
+            command_key="body",
         )
 
     async def execute(self, context: ToolContext, input: dict[str, Json]) -> ToolOutput:

@@ -8,8 +8,9 @@ import anyio
 import msgspec
 import pytest
 
+from basis_daemon.runtime.approvals import Offer
 from basis_daemon.server.ask_files import AskFiles, AskRecord
-from basis_daemon.server.asks import ONCE, AskBook, for_the_session, new_ask_id
+from basis_daemon.server.asks import AskBook, new_ask_id, options_for
 from basis_daemon.server.clock import timestamp
 from basis_daemon.server.error_map import AskDecidedAlready, InvalidParams, NoSuchAsk
 from basis_daemon.server.work import Work
@@ -33,7 +34,7 @@ def ask(session_id: str = "s", call: str = "call-1", **fields: str) -> Ask:
         tool_call_id=call,
         tool_name="write",
         preview=CallPreview(input={"path": "b.txt"}),
-        options=[*ONCE, *for_the_session("every write")],
+        options=options_for([Offer("session", "every write")]),
         created_at=timestamp(),
         **fields,
     )

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from basis_daemon.errors import PolicyDenied
 from basis_daemon.processes import CommandNotStarted, CommandOutput, CommandRequest
 from basis_daemon.runtime.messages import Json
-from basis_daemon.runtime.permissions import canonical_data, matches_data
 from basis_daemon.runtime.policy import RuntimePolicy
+from basis_daemon.runtime.rules import canonical_data, matches_data
 from basis_daemon.runtime.tools.base import ToolError
 from basis_daemon.workspace.spawn import SpawnRequest, SpawnTool, parse_spawn
 from basis_protocol.content import CommandPreview

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from basis_daemon.runtime.messages import Message
+from basis_daemon.runtime.rules import RuleStore
 from basis_daemon.runtime.transcript import Entry, Transcript
 from basis_protocol.events import Usage
 
@@ -171,6 +172,11 @@ class Store(Protocol):
 
     @property
     def root(self) -> Path | None: ...
+
+    @property
+    def rules(self) -> RuleStore:
+        """Remembered answers that outlive a conversation."""
+        ...
 
     def prepare(self) -> None:
         """Check that the place can be used. Raises `LegacyStore`, `StoreError`. Creates nothing but the root."""

@@ -4,6 +4,7 @@
     <root>/agents/<name>/transcript.jsonl   the log, only ever appended to
     <root>/agents/<name>/results/           full tool results, see `results.py`
     <root>/leases/<name>.lock               locked while the conversation is open
+    <root>/rules.json                       remembered answers, see `rules.py`
 
 Owns where things are, who may open them, and their removal. Others may keep files beside a conversation; they go with
 it. A directory without a record is no conversation.
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from basis_daemon.errors import CorruptStore, LegacyStore, NoSuchSession, StoreError
 from basis_daemon.paths import make_private_directory
+from basis_daemon.runtime.rules import RuleOwner, RuleStore
 from basis_daemon.runtime.store.agent_file import Saved, listing, read_agent, remove_agent, write_newer
 from basis_daemon.runtime.store.base import AgentRecord, ConversationLog, LoadedConversation
 from basis_daemon.runtime.store.codec import AgentFile, encode_agent
@@ -25,6 +27,7 @@ from basis_daemon.runtime.store.lease import Lease, acquire
 from basis_daemon.runtime.store.log import LOG_NAME, FileLog
 from basis_daemon.runtime.store.names import encode_name
 from basis_daemon.runtime.store.recovery import LogEnd, recover
+from basis_daemon.runtime.store.rules import FileRuleStore
 from basis_daemon.runtime.store.sync import GroupCommit
 
 logger = logging.getLogger(__name__)
@@ -40,10 +43,15 @@ class FileStore:
         self._disk = disk or Disk()
         self._max_bytes = max_file_bytes
         self._commits = GroupCommit()
+        self._rules = FileRuleStore(self._root, disk=self._disk)
 
     @property
     def root(self) -> Path | None:
         return Path(self._root)
+
+    @property
+    def rules(self) -> RuleStore:
+        return self._rules
 
     def prepare(self) -> None:
         self._refuse_legacy()
@@ -110,12 +118,21 @@ class FileStore:
             raise failed("remove", directory, error) from error
         finally:
             lease.release()
+        self._forget_rules(agent_id)
 
     def directory(self, agent_id: str) -> Path | None:
         return Path(self._directory(agent_id))
 
     def close(self) -> None:
         self._commits.close()
+
+    def _forget_rules(self, agent_id: str) -> None:
+        """The conversation's own rules go with it (ST-27). They match nothing any more, so that a file of rules which
+        can't be written keeps nobody from removing a conversation."""
+        try:
+            self._rules.clear(RuleOwner(agent_id), "session")
+        except StoreError as error:
+            logger.warning("the rules of session %s stay: %s", agent_id, error)
 
     # --- places ---
 

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from basis_daemon.errors import LeaseUnavailable, NoSuchSession, StoreError
+from basis_daemon.runtime.rules import RuleOwner, RuleStore
 from basis_daemon.runtime.store.agent_file import listing
 from basis_daemon.runtime.store.base import AgentRecord, AnyLogRecord, ConversationLog, LoadedConversation
 from basis_daemon.runtime.store.codec import AgentFile, decode_agent, decode_lines, encode_agent, encode_append
 from basis_daemon.runtime.store.recovery import Replay
+from basis_daemon.runtime.store.rules import VolatileRuleStore
 
 
 class _Conversation:
@@ -36,10 +38,15 @@ class VolatileStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._conversations: dict[str, _Conversation] = {}
+        self._rules = VolatileRuleStore()
 
     @property
     def root(self) -> Path | None:
         return None
+
+    @property
+    def rules(self) -> RuleStore:
+        return self._rules
 
     def prepare(self) -> None:
         """Memory is always there."""
@@ -78,6 +85,7 @@ class VolatileStore:
             if conversation is not None:
                 _require_closed(agent_id, conversation)
                 del self._conversations[agent_id]
+        self._rules.clear(RuleOwner(agent_id), "session")
 
     def directory(self, agent_id: str) -> Path | None:
         return None
@@ -89,6 +97,7 @@ class VolatileStore:
         """Forget everything. Open logs go on into nowhere."""
         with self._lock:
             self._conversations.clear()
+        self._rules.reset()
 
     def _require(self, agent_id: str) -> _Conversation:
         conversation = self._conversations.get(agent_id)

@@ -184,6 +184,8 @@ class CallPreparation:
     """What an answer "for this session" covers: a pattern over `structured_input`; `None` is the whole tool (AP-30)."""
     covered: str | None = None
     """The same in words for the person who decides, e.g. `every command`."""
+    command_key: str | None = None
+    """Where in `structured_input` a line for the shell is, if the call runs one: rules read it command by command."""
 
 
 class Tool(Protocol):

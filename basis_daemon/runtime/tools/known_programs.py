@@ -95,3 +95,19 @@ STEERING_VARIABLES = (
 """Variables that decide which programs run, by how they begin."""
 
 HARMLESS_OUTPUTS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "-"))
+
+SUGGESTED_PROGRAMS = frozenset(
+    (
+        *("ls", "cat", "head", "tail", "wc", "grep", "rg", "stat", "du", "df", "file", "pwd", "diff", "cmp", "tree"),
+        *("pytest", "ruff", "mypy", "pyright", "eslint", "prettier", "tsc", "jest", "vitest", "shellcheck", "stylua"),
+    )
+)
+"""Programs a lasting answer is suggested for whatever their arguments: they look, check or test."""
+
+SUGGESTED_SUBCOMMANDS: dict[str, frozenset[str]] = {
+    "git": frozenset(("status", "log", "diff", "show", "blame", "ls-files", "rev-parse", "add", "commit", "describe")),
+    "cargo": frozenset(("build", "check", "test", "clippy", "fmt", "doc")),
+    "go": frozenset(("build", "test", "vet", "fmt")),
+    **{name: frozenset(("test", "run")) for name in ("npm", "pnpm", "yarn", "bun")},
+}
+"""Subcommands a lasting answer is suggested for; behind `run` the script's name belongs to it."""

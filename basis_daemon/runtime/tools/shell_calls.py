@@ -101,6 +101,8 @@ async def prepared(
         side_effect=spec.side_effect,
         execution=spec.execution,
         title=f"run {titled(call.command)}{' in the background' if is_background else ''}",
+        covered="every command in the background" if is_background else "every command",
+        command_key="command",
     )
 
 
