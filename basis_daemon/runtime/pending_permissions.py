@@ -5,7 +5,6 @@ Owns what waits and who is let go on. Whether a call is asked about, and what an
 """
 
 import asyncio
-import threading
 from dataclasses import dataclass
 
 from basis_daemon.errors import UsageError
@@ -27,36 +26,36 @@ class _Waiting:
 class PendingPermissions:
     """An `Approver` whose questions wait for `resolve`, for as long as the turn does or `timeout_s` (SE-17).
 
-    The request is in `pending` by the time a subscription shows its `permission_requested`; a tap, which is called as
-    that happens, is too early.
+    A request is in `pending` by the time a subscription shows its `permission_requested`; a tap, which is called as
+    that happens, is too early. Belongs to one event loop; another thread goes by `asyncio.run_coroutine_threadsafe`.
     """
 
     def __init__(self, timeout_s: float | None = None) -> None:
         self._timeout_s = timeout_s
-        self._lock = threading.Lock()
         self._waiting: dict[str, _Waiting] = {}
         self._is_closed = False
 
     @property
     def pending(self) -> tuple[ApprovalRequest, ...]:
         """What waits, oldest first."""
-        with self._lock:
-            return tuple(waiting.request for waiting in self._waiting.values())
+        return tuple(waiting.request for waiting in self._waiting.values())
 
-    def resolve(self, request_id: str, answer: ApprovalAnswer) -> None:
-        """Answer one, from any task or thread (SE-18). Raises `NoSuchPermission`; then nothing has happened."""
-        if not self._answer(request_id, answer):
-            raise NoSuchPermission(
-                f"no permission request {request_id!r} waits for an answer", hint="answer what `pending` lists"
-            )
+    async def resolve(self, request_id: str, answer: ApprovalAnswer) -> None:
+        """Answer one, from any task (SE-18). What the answer says about later calls is kept first: if that fails, which
+        is raised, the request still waits (SE-16). Raises `NoSuchPermission`; then nothing was kept."""
+        waiting = self._require(request_id)
+        await waiting.request.keep(answer)
+        if self._require(request_id) is not waiting or waiting.answered.done():
+            raise _unknown(request_id)
+        waiting.answered.set_result(answer)
+        del self._waiting[request_id]
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Wait for the answer. Cancelling it withdraws the question."""
+        if self._is_closed:
+            return ApprovalAnswer(reason=_CLOSED)
         waiting = _Waiting(request, asyncio.get_running_loop().create_future())
-        with self._lock:
-            if self._is_closed:
-                return ApprovalAnswer(reason=_CLOSED)
-            self._waiting[request.request_id] = waiting
+        self._waiting[request.request_id] = waiting
         limit = asyncio.timeout(self._timeout_s)
         try:
             async with limit:
@@ -66,29 +65,26 @@ class PendingPermissions:
                 raise
             return ApprovalAnswer(reason=f"nobody answered within {self._timeout_s:g} s, so it was refused")
         finally:
-            with self._lock:
-                if self._waiting.get(request.request_id) is waiting:
-                    del self._waiting[request.request_id]
+            if self._waiting.get(request.request_id) is waiting:
+                del self._waiting[request.request_id]
 
     def close(self) -> None:
         """Refuse everything that waits, and whatever is asked later (SE-17)."""
-        with self._lock:
-            self._is_closed = True
-            waiting = tuple(self._waiting)
-        for request_id in waiting:
-            self._answer(request_id, ApprovalAnswer(reason=_CLOSED))
+        self._is_closed = True
+        for waiting in self._waiting.values():
+            if not waiting.answered.done():
+                waiting.answered.set_result(ApprovalAnswer(reason=_CLOSED))
+        self._waiting.clear()
 
-    def _answer(self, request_id: str, answer: ApprovalAnswer) -> bool:
-        with self._lock:
-            waiting = self._waiting.pop(request_id, None)
-        if waiting is not None:
-            waiting.answered.get_loop().call_soon_threadsafe(_settle, waiting.answered, answer)
-        return waiting is not None
+    def _require(self, request_id: str) -> _Waiting:
+        waiting = self._waiting.get(request_id)
+        if waiting is None:
+            raise _unknown(request_id)
+        return waiting
 
 
 _CLOSED = "the conversation was closed before anybody answered, so it was refused"
 
 
-def _settle(answered: "asyncio.Future[ApprovalAnswer]", answer: ApprovalAnswer) -> None:
-    if not answered.done():
-        answered.set_result(answer)
+def _unknown(request_id: str) -> NoSuchPermission:
+    return NoSuchPermission(f"no permission request {request_id!r} waits for an answer", hint="see `pending`")

@@ -90,6 +90,10 @@ class ProviderDefinition:
     is_vendor: bool = False
     """The vendor's own API, which knows parameters that compatible servers may refuse."""
 
+    def __repr__(self) -> str:
+        """No header, query or URL, which may hold credentials (RT-42)."""
+        return f"ProviderDefinition(id={self.id!r}, wire={self.wire!r}, origin={origin(self.base_url)!r})"
+
     @property
     def hidden(self) -> list[Secret]:
         """What may be a credential in disguise, and is never repeated from a server's words: values of the URL's query
