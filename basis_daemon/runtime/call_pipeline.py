@@ -34,6 +34,7 @@ from basis_daemon.runtime.tools.base import (
     lane_of,
 )
 from basis_daemon.runtime.tools.registry import Registration
+from basis_daemon.runtime.tools.spec import ToolSpec
 from basis_daemon.runtime.tools.validate import validate_input
 from basis_protocol.content import DiffPreview, Preview
 from basis_protocol.events import AnyEvent, ToolProgress, ToolStarted
@@ -139,7 +140,7 @@ class CallPipeline:
     async def _authorize(self, ongoing: OngoingCall, preparation: CallPreparation) -> None:
         self._notify("tool_authorization_started", ongoing, rewritten_by=_listed(ongoing.hands))
         verdict = await self.permissions.decide(
-            AuthorizationRequest(self.agent.id, ongoing.id, ongoing.name, preparation),
+            self._authorization_request(ongoing, preparation),
             approver=self.approver,
             emit=self.emit,
             always_ask=self.limits.always_ask and preparation.side_effect != "none",
@@ -149,6 +150,21 @@ class CallPipeline:
         if not verdict.allow:
             self._notify("tool_authorization_blocked", ongoing)
             raise _Denied(verdict.reason or "no reason was given")
+
+    def _authorization_request(self, ongoing: OngoingCall, preparation: CallPreparation) -> AuthorizationRequest:
+        found = ongoing.planned.found
+        return AuthorizationRequest(
+            self.agent.id,
+            ongoing.id,
+            ongoing.name,
+            preparation,
+            agent_name=self.agent.record.name,
+            model=self.agent.record.model,
+            history_len=len(self.agent.transcript),
+            working_directory=self.host.working_directory,
+            raw_input=copied(ongoing.input),
+            spec=ToolSpec(ongoing.name) if found is None else found.spec,
+        )
 
     def _refuse(self, ongoing: OngoingCall, text: str, *, summary: str | None = None) -> None:
         self._notify("tool_execution_blocked", ongoing, rewritten_by=_listed(ongoing.hands))

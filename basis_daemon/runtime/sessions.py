@@ -11,15 +11,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from basis_daemon.errors import BasisError, Busy, ProviderNotFound
+from basis_daemon.errors import BasisError, Busy, ProviderNotFound, UsageError
 from basis_daemon.runtime.agent import Agent
 from basis_daemon.runtime.agent_operations import TurnOperations
 from basis_daemon.runtime.delegation import SubagentOutcome, SubagentTemplate
+from basis_daemon.runtime.explaining import CallExplanation, explain_call
 from basis_daemon.runtime.limits import Meter, TurnOptions
-from basis_daemon.runtime.permissions import Approver, Authorizer, Permissions, SessionAnswers
+from basis_daemon.runtime.messages import Json
+from basis_daemon.runtime.permissions import Approver, Authorizer, Permissions
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.prices import Pricing, unpriced
 from basis_daemon.runtime.providers.base import Effort, ModelInfo, Provider, RequestOptions, ToolChoice
+from basis_daemon.runtime.session_rules import SessionAnswers
 from basis_daemon.runtime.steering import Steering
 from basis_daemon.runtime.store.base import PromptAccepted, TurnEnded, TurnStatus
 from basis_daemon.runtime.subagent_run import Nursery, Subagent, SubagentHandle
@@ -94,6 +97,7 @@ class Session:
         self._provider = options.provider.scope()
         self._permissions = Permissions(agent.id, options.authorizer, self.answers)
         self._turn: Turn | None = None
+        self._has_begun = False
 
     @property
     def provider(self) -> Provider:
@@ -143,6 +147,28 @@ class Session:
         if emit is not None:
             emit(Branched(entry_id=entry_id, abandoned_entries=abandoned))
         return abandoned
+
+    # --- permissions -------------------------------------------------------------------------------------------------
+
+    def with_tool_authorizer(self, authorizer: Authorizer) -> None:
+        """Have all calls of this live session, and of the subagents it spawns, judged by `authorizer` alone: it also
+        decides which calls need no question. Not persisted (AP-31, SE-5). Raises `UsageError` after the first turn."""
+        if self._has_begun:
+            raise UsageError("the authorizer can't be replaced any more: a turn has begun", hint="do it before")
+        self.options = replace(self.options, authorizer=authorizer)
+        self._permissions = Permissions(self.agent.id, authorizer, self.answers)
+
+    async def explain_call(self, tool_name: str, input: dict[str, Json]) -> CallExplanation:
+        """What would become of a call now, and by whose word. Asks nobody and changes nothing."""
+        return await explain_call(
+            tool_name,
+            input,
+            agent=self.agent,
+            host=self._host,
+            limits=self._provider.limits,
+            permissions=self._permissions,
+            answers=self.answers,
+        )
 
     # --- subagents ---------------------------------------------------------------------------------------------------
 
@@ -206,6 +232,7 @@ class Session:
             raise Busy("a turn is already running")
         turn = self._new_turn(prompt, emit, approver, options, resumed, output)
         self._turn = turn
+        self._has_begun = True
         status: TurnStatus = "interrupted"
         try:
             if output is not None:

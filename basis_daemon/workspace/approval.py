@@ -29,7 +29,7 @@ class ApprovalGate:
 
     async def authorize(self, request: AuthorizationRequest) -> Authorization:
         if request.preparation.side_effect == "none":
-            return Authorization("allow")
+            return Authorization("allow", "it changes nothing, and such calls are never asked about")
         return Authorization("prompt")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from basis_daemon.errors import MissingCredential, WorkspaceMismatch
+from basis_daemon.errors import MissingCredential, SessionRulesNotCleared, StoreError, WorkspaceMismatch
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.prices import PriceList
 from basis_daemon.runtime.providers.base import Effort, ModelInfo, Provider
@@ -83,7 +83,8 @@ def mint(opened: Opened, runtime: Runtime, spec: RunSpec, agent_id: str | None) 
 def resume(opened: Opened, runtime: Runtime, record: AgentRecord, spec: RunSpec) -> PreparedRun:
     """A stored conversation, carried on (WS-7…WS-19). Synchronous file work.
 
-    Raises `WorkspaceMismatch` ahead of every effect, then what `Runtime.resume_session` does.
+    Raises `WorkspaceMismatch` ahead of every effect, then what `Runtime.resume_session` does, and
+    `SessionRulesNotCleared`.
     """
     if resolved_or_given(record.base_dir) != opened.root:
         raise WorkspaceMismatch(record.id, str(opened.root), record.base_dir)
@@ -93,10 +94,26 @@ def resume(opened: Opened, runtime: Runtime, record: AgentRecord, spec: RunSpec)
     surroundings = _surroundings(opened, spec)
     options = replace(_options(opened, surroundings, provider, model, record.id), effort=effort, name=record.name)
     session = runtime.resume_session(record.id, options)
+    _clear_session_rules(session)
     session.agent.record = msgspec.structs.replace(
         session.agent.record, provider=provider.id, model=model.id if model else "", effort=effort
     )
     return _run(surroundings, session)
+
+
+def _clear_session_rules(session: Session) -> None:
+    """Answers given "for this session" never outlive it (AP-16). Only older versions have stored such. Raises
+    `SessionRulesNotCleared`, and then the conversation is closed again (AP-17)."""
+    try:
+        session.answers.clear_scope("session")
+    except StoreError as error:
+        session.close()
+        file = session.answers.file
+        raise SessionRulesNotCleared(
+            f"session {session.agent.id} is not resumed, as answers given for its last life can't be cleared: {error}",
+            hint=f"correct {file}, make it writable, or move it aside" if file else error.hint,
+            details={"sessionId": session.agent.id, "path": file or ""},
+        ) from error
 
 
 def _surroundings(opened: Opened, spec: RunSpec) -> RunSurroundings:
@@ -125,6 +142,7 @@ def _options(
         audience=opened.identifier,
         system=opened.system,
         agent_id=agent_id,
+        project_id=opened.identifier,
         overlay=opened.overlay,
         pricing=pricing(opened.prices, opened.connection),
     )

@@ -5,17 +5,21 @@ and works is the runtime's matter; who watches it is the host's.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, Unpack, overload
 
 from basis_daemon.errors import NothingToResume, ResolvedModelProviderMismatch
+from basis_daemon.runtime.approvals import ApprovalAnswer, ApprovalRequest, Approver
+from basis_daemon.runtime.explaining import CallExplanation
 from basis_daemon.runtime.framed_turns import run_framed
 from basis_daemon.runtime.limits import TurnOptions
 from basis_daemon.runtime.messages import Json
-from basis_daemon.runtime.permissions import ApprovalAnswer, ApprovalRequest, Approver
+from basis_daemon.runtime.permissions import Authorizer
 from basis_daemon.runtime.prompts import Prompt, new_prompt, require_content
 from basis_daemon.runtime.providers.base import Effort, ModelInfo
 from basis_daemon.runtime.reports import OutputReport, RunReport
+from basis_daemon.runtime.session_rules import SessionAnswers
 from basis_daemon.runtime.sessions import Session
 from basis_daemon.runtime.steering import Steering
 from basis_daemon.runtime.store.base import AgentRecord, PromptAccepted, TurnEnded
@@ -276,6 +280,29 @@ class PreparedRun:
     def forget_session_answers(self) -> None:
         """Drop what was answered "for this session" (AP-32)."""
         self._session.answers.forget()
+
+    @property
+    def rules(self) -> SessionAnswers:
+        """The remembered answers this conversation goes by: live, of all four scopes (SE-25). Methods that concern
+        stored ones are file work: callers on a loop use a thread."""
+        return self._session.answers
+
+    def with_tool_authorizer(self, authorizer: Authorizer) -> "PreparedRun":
+        """Have every call of this run, and of what it spawns later, judged by `authorizer` alone, in place of the
+        session's mode and gate. Not persisted (AP-31). Raises `UsageError` after the first turn. Returns the run."""
+        self._session.with_tool_authorizer(authorizer)
+        return self
+
+    async def explain_call(self, tool_name: str, input: dict[str, Json]) -> CallExplanation:
+        """What would become of a call now, and by whose word: a hard limit's, the mode's, a rule's or a person's. Asks
+        nobody, runs nothing, and doesn't ask hooks."""
+        explained = await self._session.explain_call(tool_name, input)
+        is_moded = self.mode == "always" and not self._session.provider.limits.always_ask
+        if explained.outcome == "prompt" and is_moded:
+            return replace(explained, outcome="allow", decided_by="mode", why="the session's mode is `always`")
+        if explained.decided_by == "authorizer" and explained.outcome == "deny" and self.mode == "never":
+            return replace(explained, decided_by="mode")
+        return explained
 
     def close(self) -> None:
         """Let go of the conversation: another process may open it. Nothing of it is lost."""
