@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from basis_daemon.runtime.approvals import Approver
 from basis_daemon.runtime.limits import ProviderRetry
-from basis_daemon.runtime.permissions import Approver, Authorizer
+from basis_daemon.runtime.permissions import Authorizer
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.prices import Pricing, unpriced
 from basis_daemon.runtime.providers.base import Effort, RequestOptions
@@ -33,6 +34,8 @@ class AgentConfig:
     """Who answers what is asked; unset, questions wait for `AgentHandle.permissions`."""
     permission_timeout_s: float | None = None
     """Seconds such a question waits before it is refused; unset is for as long as the turn goes on (SE-17)."""
+    project_id: str | None = None
+    """Which project's remembered answers hold, if any do (SE-20)."""
     runtime_identifier: str | None = None
     """Its tag in lists; unset is what it has, or the runtime's."""
     environment: Mapping[str, str] | None = None

@@ -8,7 +8,7 @@ import asyncio
 from dataclasses import dataclass
 
 from basis_daemon.errors import UsageError
-from basis_daemon.runtime.permissions import ApprovalAnswer, ApprovalRequest
+from basis_daemon.runtime.approvals import ApprovalAnswer, ApprovalRequest
 
 
 class NoSuchPermission(UsageError):

@@ -11,10 +11,11 @@ import pytest
 from basis_daemon.errors import BasisError, StoreError
 from basis_daemon.runtime.agent_config import AgentConfig
 from basis_daemon.runtime.agent_handle import AgentHandle
+from basis_daemon.runtime.approvals import ApprovalAnswer, ApprovalRequest
 from basis_daemon.runtime.cancel import CancelSignal
 from basis_daemon.runtime.limits import TurnOptions
 from basis_daemon.runtime.pending_permissions import NoSuchPermission, PendingPermissions
-from basis_daemon.runtime.permissions import ApprovalAnswer, ApprovalRequest, Authorization, AuthorizationRequest
+from basis_daemon.runtime.permissions import Authorization, AuthorizationRequest
 from basis_daemon.runtime.providers.scripted import ScriptedTurn
 from basis_daemon.runtime.reports import RunReport
 from basis_daemon.testing import MockRuntime, MockRuntimeBuilder, ScriptedCall

@@ -21,6 +21,11 @@ MAY_BLOCK: tuple[tuple[str, frozenset[str], str], ...] = (
         "one short write of the batch that was collected in memory; syncing it is the group-commit thread's work",
     ),
     (
+        "basis_daemon/runtime/runtime.py",
+        frozenset({"_here"}),
+        "the kernel is asked for the working directory: no disk is read",
+    ),
+    (
         "basis_daemon/processes/table.py",
         frozenset({"_start"}),
         "starting a child, as the loop's own subprocess calls do: the pipe that is read says whether exec worked",
