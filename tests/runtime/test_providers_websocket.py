@@ -157,6 +157,39 @@ async def test_rotated_key_opens_a_new_socket() -> None:
         await pool.aclose()
 
 
+@pytest.mark.parametrize("transport", ["http_sse", "web_socket"])
+async def test_key_changed_while_a_request_waits_is_the_one_it_is_sent_with(transport: Any) -> None:
+    """RT-35: the next request is the next one that is sent, not the next that was asked for."""
+    keys = ["sk-first-key"]
+    gate = Gate()
+
+    class Changing:
+        async def credentials(self) -> Credentials:
+            return Credentials(key=Secret(keys[-1]))
+
+    def told(wait: ProviderWait | None) -> None:
+        if wait is not None:
+            keys.append("sk-second-key")
+            gate.open()
+
+    options = RequestOptions(responses=ResponsesOptions(transport=transport))
+    pool = HttpPool()
+    async with ModelServer(slow(says("a"), gate=gate), says("b")) as server:
+        provider = RemoteProvider(vendor(server, max_concurrent=1), Changing(), pool)
+        one, two = (Talk(provider, server, options) for _ in range(2))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(one.say, "one")
+            await server.request(0)
+            two.messages.append(user("two"))
+            await two.ask(on_wait=told)
+        sent = server.handshakes if transport == "web_socket" else server.requests
+        assert [request.headers["authorization"] for request in sent] == [f"Bearer {key}" for key in keys]
+        assert len(keys) == 2
+        for talk in (one, two):
+            await talk.scope.aclose()
+    await pool.aclose()
+
+
 async def test_scope_that_is_forgotten_leaves_no_socket_behind() -> None:
     """PV-65"""
     served: list[ServerConnection] = []

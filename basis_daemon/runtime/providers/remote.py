@@ -15,7 +15,7 @@ from basis_daemon.runtime.providers.definition import CredentialSource, Provider
 from basis_daemon.runtime.providers.endpoint import origin
 from basis_daemon.runtime.providers.errors import UnsupportedCapability
 from basis_daemon.runtime.providers.governor import Governor
-from basis_daemon.runtime.providers.http import HttpPool, fetch_json
+from basis_daemon.runtime.providers.http import Call, HttpPool, fetch_json
 from basis_daemon.runtime.providers.raw_calls import repeated
 from basis_daemon.runtime.providers.remote_endpoint import Endpoint
 from basis_daemon.runtime.providers.remote_scope import RemoteScope
@@ -121,10 +121,12 @@ class RemoteProvider:
             return EmbeddingBatch([], model, TokenUsage())
         body = embeddings.build_body(texts, model)
 
-        async def attempt() -> EmbeddingBatch:
+        async def make() -> Call:
             call = await self._endpoint.call("POST", embeddings.PATH, self.wire or "chat_completions")
-            call = replace(call, body=body, headers={**call.headers, "accept": "application/json"})
-            async with self._endpoint.place(call) as place:
+            return replace(call, body=body, headers={**call.headers, "accept": "application/json"})
+
+        async def attempt() -> EmbeddingBatch:
+            async with self._endpoint.placed(make) as (call, place):
                 answer = await fetch_json(self._pool, call)
                 place.answered()
             return embeddings.read_vectors(answer, len(texts), model)

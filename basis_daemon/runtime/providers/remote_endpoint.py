@@ -4,8 +4,8 @@ Owns addressing and authorising requests, and what a server has taught about its
 that is `remote_scope.py`'s.
 """
 
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 
 from basis_daemon.errors import InvalidBaseUrl
 from basis_daemon.redact import Secret
@@ -38,10 +38,16 @@ class Endpoint:
         self._credentials = credentials
         self._governor = governor
 
-    def place(self, call: Call, on_wait: WaitListener | None = None) -> AbstractAsyncContextManager[Place]:
-        """This request's place among those of the same key."""
+    @asynccontextmanager
+    async def placed(
+        self, make: Callable[[], Awaitable[Call]], on_wait: WaitListener | None = None
+    ) -> AsyncGenerator[tuple[Call, Place]]:
+        """A request and its place among those of the same key. One that had to wait is made again: the key may have
+        been changed meanwhile."""
+        call = await make()
         lane = LaneKey(self.definition.id, call.target.origin, call.target.secrets)
-        return self._governor.place(lane, self.definition.max_concurrent, on_wait)
+        async with self._governor.place(lane, self.definition.max_concurrent, on_wait) as place:
+            yield (await make() if place.waited else call), place
 
     async def let_go(self) -> None:
         """Drop what ended scopes have left behind."""

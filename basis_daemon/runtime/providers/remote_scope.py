@@ -9,6 +9,7 @@ import weakref
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 
 from basis_daemon.runtime.providers.base import (
     Limits,
@@ -144,10 +145,7 @@ class RemoteScope:
         require(endpoint.definition, request, wire.name)
         sent = self._continued(wire, request, None)
         body = await self._body(wire, sent)
-        call = await self._call(wire, request)
-        async with endpoint.place(call, request.on_wait) as place:
-            if place.waited:  # a key may have been changed meanwhile
-                call = await self._call(wire, request)
+        async with endpoint.placed(partial(self._call, wire, request), request.on_wait) as (call, place):
             call = _with_body(call, body, is_compressed=_is_compressed(wire, request))
             heard: list[ProviderEvent] | None = [] if self._is_remembered(wire, request) else None
             try:
@@ -185,11 +183,9 @@ class RemoteScope:
         definition = endpoint.definition
         require(definition, request, wire.name)
         await endpoint.let_go()
-        call = await self._call(wire, request)
         is_fresh = request.options.session.connection_reuse == "prefer-fresh"
-        async with endpoint.place(call, request.on_wait) as place:  # a handshake is a request too
-            if place.waited:  # a key may have been changed meanwhile
-                call = await self._call(wire, request)
+        async with endpoint.placed(partial(self._call, wire, request), request.on_wait) as (call, place):
+            # In its place already: a handshake is a request too.
             socket = await self._slot.take(endpoint.pool, call, definition, is_fresh=is_fresh)
             mapper: StreamMapper | None = None
             heard: list[ProviderEvent] | None = [] if self._is_remembered(wire, request) else None
