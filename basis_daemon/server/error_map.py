@@ -91,6 +91,11 @@ class NoSuchAsk(RequestRefused):
     code = errors.REQUEST_FAILED
 
 
+class NoSuchRule(RequestRefused):
+    kind = "no_such_rule"
+    code = errors.REQUEST_FAILED
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """What is sent: the code, and data whose `message` is the error's too."""

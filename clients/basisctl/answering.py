@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from basis_client.blocking import Connection
 
 
-def answer(args: Namespace, *, decision: str, scope: str = "once", reason: str | None = None) -> int:
+def answer(args: Namespace, *, decision: str, reason: str | None = None) -> int:
     """Send the answer and say what came of it. Raises `ClientError`, `Usage`."""
     connection = open_daemon(args, can_approve=True)
     ask = _find(connection, args.ask)
     _open_workspace(connection, ask)
-    params = {"askId": ask["askId"], "decision": decision, "scope": scope} | ({"reason": reason} if reason else {})
+    said = {"reason": reason, "pattern": args.pattern}
+    params = {"askId": ask["askId"], "decision": decision, "scope": args.scope}
+    params |= {name: text for name, text in said.items() if text}
     try:
         result = connection.request("basis/ask/answer", params)
     except ClientError as error:

@@ -7,7 +7,7 @@ own: keys come in, an answer comes out, text goes to the screen. Who sends the a
 from __future__ import annotations
 
 from basis_client.errors import fields_of
-from basisctl.render import BOLD, YELLOW, preview
+from basisctl.render import BOLD, DIM, YELLOW, preview
 from basisctl.visible import one_line, visible
 
 TYPE_CHECKING = False
@@ -19,10 +19,15 @@ if TYPE_CHECKING:
 KEYS = (
     ("y", "allow", "once", "yes"),
     ("a", "allow", "session", ""),
+    ("p", "allow", "project", "for the project"),
+    ("g", "allow", "global", "everywhere"),
     ("n", "deny", "once", "no"),
 )
 """Key, decision, scope, label (else the option's own). A key is offered when the ask has an option of that decision and
 scope."""
+
+SPELLED_OUT = ("project", "global")
+"""Scopes whose options stand in full above the prompt: what outlives the session should be read first."""
 
 ENTER, ERASE, WORD_ERASE, LINE_ERASE, ESCAPE = "\r\n", "\x7f\x08", "\x17", "\x15", "\x1b"
 
@@ -60,6 +65,9 @@ class Question:
             for key, _, _, label in KEYS
             if key in self._keys
         ]
+        self._lasting = [
+            f"[{key}] {one_line(offered[choice])}" for key, choice in self._keys.items() if choice[1] in SPELLED_OUT
+        ]
         if "n" in self._keys:
             labels.append("[r] no, with a reason")
         self._menu = "  " + "  ".join(labels) + " "
@@ -82,6 +90,8 @@ class Question:
         if not self._screen.fits(text):
             # What is asked has left the screen at the top.
             self._screen.line(style(YELLOW, "?") + " " + style(BOLD, title))
+        for option in self._lasting:
+            self._screen.line(style(DIM, f"  {option}"))
         self.show_prompt()
 
     def show_prompt(self) -> None:

@@ -22,11 +22,13 @@ from basisctl import exit_codes
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 KEYED = ("anthropic", "openai", "gemini", "openrouter")
 LOCAL_SERVERS = ("ollama", "lmstudio")
 PROVIDERS = (*KEYED, *LOCAL_SERVERS, "pocket", "rehearsal")
 WIRES = ("chat_completions", "responses", "anthropic_messages", "gemini_generate_content")
+SCOPES = ("once", "session", "project", "global")
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 MAX_DURATION_S = 4_294_967_295
 
@@ -163,9 +165,27 @@ def _asks(parser: ArgumentParser) -> None:
     _no_start(parser)
 
 
+def _remembering(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--scope",
+        choices=SCOPES,
+        default="once",
+        help="how long the answer holds: once (default), for the session, the project, or everywhere (global); "
+        "`basisctl asks` says what each would cover",
+    )
+    parser.add_argument(
+        "--pattern",
+        metavar="GLOB",
+        help="what it covers instead: for commands, like 'git log *'; each command of a line has to match",
+    )
+
+
 def _approve(parser: ArgumentParser) -> None:
     parser.add_argument("ask", metavar="ASK", help="an id from `basisctl asks`, or the beginning of one")
-    parser.add_argument("--for-session", action="store_true", help="and like calls for the rest of the session")
+    _remembering(parser)
+    parser.add_argument(
+        "--for-session", action="store_const", const="session", dest="scope", help="the same as --scope session"
+    )
     _json(parser, "one JSON object")
     _no_start(parser)
 
@@ -173,6 +193,7 @@ def _approve(parser: ArgumentParser) -> None:
 def _deny(parser: ArgumentParser) -> None:
     parser.add_argument("ask", metavar="ASK", help="an id from `basisctl asks`, or the beginning of one")
     parser.add_argument("--reason", metavar="TEXT", help="why; the model reads it")
+    _remembering(parser)
     _json(parser, "one JSON object")
     _no_start(parser)
 
@@ -240,6 +261,25 @@ def _models(parser: ArgumentParser) -> None:
     _no_start(parser)
 
 
+def _rules(parser: ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    listing = actions.add_parser("list", help="show them, in the order in which they are asked (default)")
+    remove = actions.add_parser("remove", help="forget one")
+    remove.add_argument("number", type=count(1), metavar="N", help="its number in the list")
+    explain = actions.add_parser("explain", help="say what would become of a call, and which rule or guard decides it")
+    explain.add_argument("tool", metavar="TOOL", help="the tool's name, e.g. spawn")
+    explain.add_argument(
+        "input", nargs="?", default="{}", metavar="INPUT", help="its input as JSON; other text is its `input` field"
+    )
+    for action in (parser, listing, remove, explain):
+        # Said ahead of the action or behind it: a default of the action would undo what was said ahead.
+        absent: dict[str, Any] = {} if action is parser else {"default": SUPPRESS}
+        action.add_argument("-s", "--session", metavar="ID", help="in this session; `last` is the newest", **absent)
+        action.add_argument("-C", dest="directory", metavar="DIR", help="the workspace (default: here)", **absent)
+        action.add_argument("--json", action="store_true", help="print one JSON object and nothing else", **absent)
+        action.add_argument("--no-start", action="store_true", help="fail when no daemon is running", **absent)
+
+
 COMMANDS: dict[str, tuple[str, Callable[[ArgumentParser], None]]] = {
     "run": ("send a prompt and print the answer as it comes", _run),
     "attach": ("watch a session live and answer its questions; Ctrl-C only leaves", _attach),
@@ -248,6 +288,7 @@ COMMANDS: dict[str, tuple[str, Callable[[ArgumentParser], None]]] = {
     "asks": ("list the questions that wait for a person", _asks),
     "approve": ("answer a question: yes", _approve),
     "deny": ("answer a question: no", _deny),
+    "rules": ("list and forget remembered answers, and see which one decides a call", _rules),
     "stop": ("end a turn at its next round boundary; its work is kept", _stop),
     "cancel": ("abandon a turn and roll it back", _stop),
     "resume": ("carry an interrupted turn on", _resume),

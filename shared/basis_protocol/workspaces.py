@@ -172,7 +172,10 @@ class RuleListParams(WireModel):
 
 
 class RuleListResult(WireModel):
+    """In the order in which they are asked: scope by scope, patterns before bare tools."""
+
     rules: list[Rule]
+    file: Annotated[AbsolutePath | None, msgspec.Meta(description="where all but `process` rules are kept")] = None
 
 
 class RuleRemoveParams(WireModel):
@@ -182,7 +185,7 @@ class RuleRemoveParams(WireModel):
 
 
 class RuleExplainParams(WireModel):
-    """Which rule would decide this call, and from which file."""
+    """What would become of this call in a session, or in a new one of a workspace. Nobody is asked, nothing runs."""
 
     tool: str
     input: Json
@@ -190,8 +193,20 @@ class RuleExplainParams(WireModel):
     session_id: SessionId | None = None
 
 
+class RuleRunnerUp(WireModel):
+    """A rule for the same tool that does not decide."""
+
+    rule: Rule
+    why: Annotated[str, msgspec.Meta(description="why it does not, for a person")]
+
+
 class RuleExplainResult(WireModel):
+    """`prompt`: a person would be asked. `file` is where the rule is kept, or what can't be read (`rules_file`)."""
+
     outcome: Annotated[str, open_word("allow", "deny", "prompt")]
+    decided_by: Annotated[str, open_word("tool", "authorizer", "mode", "rule", "rules_file", "person")]
+    why: Annotated[str, msgspec.Meta(description="one sentence for a person")]
     rule: Rule | None = None
     file: AbsolutePath | None = None
-    runners_up: list[Rule] = []
+    runners_up: list[RuleRunnerUp] = []
+    uncovered: Annotated[list[str], msgspec.Meta(description="commands of the line that no rule covers")] = []

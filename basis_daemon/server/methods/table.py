@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from basis_daemon.server.methods import asks, auth, daemon, drafts, files, models, sessions, turns, workspaces
+from basis_daemon.server.methods import asks, auth, daemon, drafts, files, models, rules, sessions, turns, workspaces
 from basis_daemon.server.router import Handler, InstantHandler
 from basis_daemon.server.services import Services
 
@@ -15,6 +15,7 @@ HANDLERS: Mapping[str, Handler[Services]] = {
     **drafts.HANDLERS,
     **turns.HANDLERS,
     **asks.HANDLERS,
+    **rules.HANDLERS,
     **models.HANDLERS,
     **auth.HANDLERS,
     **files.HANDLERS,

@@ -1,4 +1,4 @@
-"""`basisctl approve`: yes to one question, once or for its session."""
+"""`basisctl approve`: yes to one question, once or for what is like it."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ if TYPE_CHECKING:
 
 
 def main(args: Namespace) -> int:
-    return answer(args, decision="allow", scope="session" if args.for_session else "once")
+    return answer(args, decision="allow")

@@ -28,9 +28,14 @@ def main(args: Namespace) -> int:
         screen.answer(f"{style(BOLD, one_line(str(ask.get('askId'))))}  {one_line(str(ask.get('title', '')))}\n")
         where = f"session {ask.get('sessionId')} in {ask.get('workspace')}, {age(str(ask.get('createdAt', '')))} ago"
         screen.answer(style(DIM, f"  {one_line(where)}") + "\n")
-        screen.answer(preview(fields_of(ask.get("preview")), style) + "\n\n")
+        screen.answer(preview(fields_of(ask.get("preview")), style) + "\n")
+        for option in map(fields_of, ask.get("options", ())):
+            if option.get("decision") == "allow" and option.get("scope") != "once":
+                how = f"--scope {option.get('scope')}: {option.get('label')}"
+                screen.answer(style(DIM, f"    {one_line(how)}") + "\n")
+        screen.answer("\n")
     if not args.json:
         screen.line(
-            "next: basisctl approve ASK, or basisctl deny ASK --reason …" if found else "no question is waiting"
+            "next: basisctl approve ASK [--scope …], or basisctl deny ASK --reason …" if found else "no question is waiting"
         )
     return exit_codes.OK

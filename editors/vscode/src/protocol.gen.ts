@@ -1071,8 +1071,11 @@ export interface RuleListParams {
   readonly sessionId?: SessionId;
 }
 
+/** In the order in which they are asked: scope by scope, patterns before bare tools. */
 export interface RuleListResult {
   readonly rules: readonly Rule[];
+  /** where all but `process` rules are kept */
+  readonly file?: AbsolutePath;
 }
 
 export interface RuleRemoveParams {
@@ -1081,7 +1084,7 @@ export interface RuleRemoveParams {
   readonly sessionId?: SessionId;
 }
 
-/** Which rule would decide this call, and from which file. */
+/** What would become of this call in a session, or in a new one of a workspace. Nobody is asked, nothing runs. */
 export interface RuleExplainParams {
   readonly tool: string;
   readonly input: unknown;
@@ -1089,12 +1092,28 @@ export interface RuleExplainParams {
   readonly sessionId?: SessionId;
 }
 
+/** A rule for the same tool that does not decide. */
+export interface RuleRunnerUp {
+  readonly rule: Rule;
+  /** why it does not, for a person */
+  readonly why: string;
+}
+
+/** `prompt`: a person would be asked. `file` is where the rule is kept, or what can't be read (`rules_file`). */
 export interface RuleExplainResult {
   readonly outcome: "allow" | "deny" | "prompt" | (string & {});
+  readonly decidedBy: "tool" | "authorizer" | "mode" | "rule" | "rules_file" | "person" | (string & {});
+  /** one sentence for a person */
+  readonly why: string;
   readonly rule?: Rule;
   readonly file?: AbsolutePath;
   /** @defaultValue `[]` */
-  readonly runnersUp?: readonly Rule[];
+  readonly runnersUp?: readonly RuleRunnerUp[];
+  /**
+   * commands of the line that no rule covers
+   * @defaultValue `[]`
+   */
+  readonly uncovered?: readonly string[];
 }
 
 export interface ConfigChoice {

@@ -74,9 +74,21 @@ EXAMPLES: dict[str, tuple[WireModel, WireModel]] = {
     "basis/rule/remove": (workspaces.RuleRemoveParams(rule=story.RULE, session_id=story.SESSION), Empty()),
     "basis/rule/explain": (
         workspaces.RuleExplainParams(
-            tool="spawn", input={"prompt": "!pytest -q"}, workspace=story.WORKSPACE, session_id=story.SESSION
+            tool="spawn", input={"input": "!pytest -q"}, workspace=story.WORKSPACE, session_id=story.SESSION
         ),
-        workspaces.RuleExplainResult(outcome="allow", rule=story.RULE),
+        workspaces.RuleExplainResult(
+            outcome="allow",
+            decided_by="rule",
+            why="allowed by a remembered answer in scope `project`",
+            rule=story.RULE,
+            file="/home/ada/.local/share/basis/store/rules.json",
+            runners_up=[
+                workspaces.RuleRunnerUp(
+                    rule=workspaces.Rule(tool_name="spawn", allow=False, scope="global", reason="ask first"),
+                    why="`project` comes before `global`",
+                )
+            ],
+        ),
     ),
     "basis/template/list": (
         workspaces.TemplateListParams(workspace=story.WORKSPACE),

@@ -105,4 +105,9 @@ SESSION_SUMMARY = SessionSummary(
     pending_asks=1,
 )
 
-RULE = Rule(tool_name="spawn", pattern="pytest *", allow=True, scope="session")
+RULE = Rule(
+    tool_name="spawn",
+    pattern='{"body":"pytest *","cwd":"*","mode":"command","target":"local"}',
+    allow=True,
+    scope="project",
+)

@@ -786,26 +786,37 @@
 ---@field workspace? basis.AbsolutePath
 ---@field sessionId? basis.SessionId
 
+--- In the order in which they are asked: scope by scope, patterns before bare tools.
 ---@class basis.RuleListResult
 ---@field rules basis.Rule[]
+---@field file? basis.AbsolutePath where all but `process` rules are kept
 
 ---@class basis.RuleRemoveParams
 ---@field rule basis.Rule
 ---@field workspace? basis.AbsolutePath
 ---@field sessionId? basis.SessionId
 
---- Which rule would decide this call, and from which file.
+--- What would become of this call in a session, or in a new one of a workspace. Nobody is asked, nothing runs.
 ---@class basis.RuleExplainParams
 ---@field tool string
 ---@field input any
 ---@field workspace? basis.AbsolutePath
 ---@field sessionId? basis.SessionId
 
+--- A rule for the same tool that does not decide.
+---@class basis.RuleRunnerUp
+---@field rule basis.Rule
+---@field why string why it does not, for a person
+
+--- `prompt`: a person would be asked. `file` is where the rule is kept, or what can't be read (`rules_file`).
 ---@class basis.RuleExplainResult
 ---@field outcome "allow"|"deny"|"prompt"|string
+---@field decidedBy "tool"|"authorizer"|"mode"|"rule"|"rules_file"|"person"|string
+---@field why string one sentence for a person
 ---@field rule? basis.Rule
 ---@field file? basis.AbsolutePath
----@field runnersUp? basis.Rule[] (default {})
+---@field runnersUp? basis.RuleRunnerUp[] (default {})
+---@field uncovered? string[] commands of the line that no rule covers (default {})
 
 ---@class basis.ConfigChoice
 ---@field value string
