@@ -34,7 +34,10 @@ def asking(known: HostedBlock, asked: dict[str, Json]) -> HostedBlock:
         return HostedToolSearch(known.id, "searching", query if isinstance(query, str) else None)
     if isinstance(asked.get("url"), str):
         return HostedWebSearch(known.id, "searching", {"type": "open_page", "url": asked["url"]})
-    return HostedWebSearch(known.id, "searching", {"type": "search", "query": asked.get("query")})
+    query = asked.get("query")
+    return HostedWebSearch(
+        known.id, "searching", {"type": "search", "query": query if isinstance(query, str) else None}
+    )
 
 
 def found(known: HostedBlock, content: Json) -> HostedBlock:

@@ -11,21 +11,30 @@ Json = Any
 
 
 class ErrorShape(msgspec.Struct):
-    type: str | None = None
-    message: str | None = None
+    """Of any shape: an error that can't be read would hide what went wrong."""
+
+    type: Any = None
+    message: Any = None
+
+
+OddError = str | int | float | bool | list[Any]
+"""An error that is no object."""
+
+
+# Counts are anything here, and read with `wire.count`.
 
 
 class OutputDetails(msgspec.Struct):
-    thinking_tokens: int | None = None
+    thinking_tokens: Any = None
 
 
 class UsageShape(msgspec.Struct):
     """Counts so far, each replacing the one before. What came from and went to the cache is beside `input_tokens`."""
 
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
+    input_tokens: Any = None
+    output_tokens: Any = None
+    cache_read_input_tokens: Any = None
+    cache_creation_input_tokens: Any = None
     output_tokens_details: OutputDetails | None = None
 
 
@@ -76,7 +85,7 @@ class MessagesEvent(msgspec.Struct):
     content_block: BlockShape | None = None
     message: MessageShape | None = None
     usage: UsageShape | None = None
-    error: ErrorShape | str | None = None
+    error: ErrorShape | OddError | None = None
 
 
 class TypedOnly(msgspec.Struct):

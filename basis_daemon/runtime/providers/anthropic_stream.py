@@ -36,7 +36,7 @@ from basis_daemon.runtime.providers.base import (
 from basis_daemon.runtime.providers.errors import AnswerBlocked, MalformedStream, StreamCut
 from basis_daemon.runtime.providers.failures import Target, from_stream
 from basis_daemon.runtime.providers.sse import SseEvent
-from basis_daemon.runtime.providers.wire import Batch, Delta
+from basis_daemon.runtime.providers.wire import Batch, Delta, json_text
 
 _STOP_REASONS = {"stop_sequence": "end_turn", "model_context_window_exceeded": "max_tokens"}
 """Theirs that have another name here; the others are the same words."""
@@ -284,7 +284,7 @@ class MessagesMapper:
 
     def _on_error(self, event: MessagesEvent) -> None:
         error = event.error
-        if isinstance(error, str):
+        if error is not None and not isinstance(error, ErrorShape):
             raise from_stream(self._target, None, error)
         error = error or ErrorShape()
         raise from_stream(self._target, error.type, error.message)
@@ -304,4 +304,4 @@ class MessagesMapper:
 
 def _whole_input(start: BlockShape) -> str:
     """The input of a call of which no piece came: some servers send it along with the beginning (PV-28)."""
-    return msgspec.json.encode(start.input).decode() if start.input else ""
+    return json_text(start.input) if start.input else ""

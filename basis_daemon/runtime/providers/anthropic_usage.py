@@ -6,6 +6,7 @@ everybody here counts it as a part of the input.
 
 from basis_daemon.runtime.providers.anthropic_shapes import UsageShape
 from basis_daemon.runtime.providers.base import TokenUsage
+from basis_daemon.runtime.providers.wire import count
 
 
 class Counts:
@@ -18,6 +19,7 @@ class Counts:
         """Later counts replace earlier ones, field by field (PV-19)."""
         for name in UsageShape.__struct_fields__ if later is not None else ():
             value = getattr(later, name)
+            value = value if name == "output_tokens_details" else count(value)
             if value is not None:
                 setattr(self._latest, name, value)
 
@@ -33,5 +35,5 @@ class Counts:
             output_tokens=latest.output_tokens,
             cache_read_tokens=read,
             cache_creation_tokens=written,
-            reasoning_tokens=details.thinking_tokens if details else None,
+            reasoning_tokens=count(details.thinking_tokens) if details else None,
         )

@@ -44,8 +44,12 @@ BAD_KEY_MARKERS = ("API_KEY_INVALID",)
 """In the body of a 400: the key is wrong, which others answer 401 to."""
 WHAT_TO_DO_ABOUT_LENGTH = "start a new conversation, or choose a model that takes longer ones"
 
+LONGEST_WISH_S = 365 * 24 * 3600.0
+"""Seconds that a wait asked for is taken to be at most: beyond it, it is no number to show to anybody."""
+
 _TRANSIENT_CODE = re.compile(r"server_error|api_error|internal|unavailable|timeout")
 _OVERLOAD_CODE = re.compile(r"rate.?limit|overload|too_many_requests|slow_down")
+_STATUS = re.compile(r"\d{3}", re.ASCII)
 _TRY_AGAIN_IN = re.compile(r"(?:try again|retry) in (\d+(?:\.\d+)?)\s*(ms|s)\b", re.IGNORECASE)
 
 
@@ -144,27 +148,27 @@ def retry_after(value: str | None) -> float | None:
         return None
     value = value.strip()
     if value.isascii() and value.isdigit():
-        return float(value)
+        return min(float(value), LONGEST_WISH_S)
     from email.utils import parsedate_to_datetime  # slow to import, and hardly ever needed
 
     try:
         when = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter: a number in it is larger than any calendar
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
-    return max(0.0, (when - datetime.now(UTC)).total_seconds())
+    return min(max(0.0, (when - datetime.now(UTC)).total_seconds()), LONGEST_WISH_S)
 
 
 # --- error objects inside a stream -----------------------------------------------------------------------------------
 
 
 def from_stream(target: Target, code: object, message: object) -> ProviderError:
-    """The error a vendor reports in the middle of an answer (PV-16, PV-29)."""
-    said = target.clean(str(message or code or "no reason given"))
+    """The error a vendor reports in the middle of an answer (PV-16, PV-29), whatever its code and its message are."""
+    said = target.clean(_as_text(message) or _as_text(code) or "no reason given")
     text = f"{target.label} gave up on the answer: {said}"
-    status = code if isinstance(code, int) else int(code) if isinstance(code, str) and code.isdigit() else None
-    word = str(code or "").lower()
+    word = _as_text(code).lower()
+    status = int(word) if _STATUS.fullmatch(word) else None
     if any(marker in f"{word} {said.lower()}" for marker in CONTEXT_MARKERS):
         return ContextLengthExceeded(text, status=status, hint=WHAT_TO_DO_ABOUT_LENGTH)
     if status in (401, 403):
@@ -181,7 +185,19 @@ def from_stream(target: Target, code: object, message: object) -> ProviderError:
 def _named_delay(said: str) -> float | None:
     """Seconds a vendor asks to wait in its own words, where no header can (`Please try again in 1.898s.`)."""
     found = _TRY_AGAIN_IN.search(said)
-    return None if found is None else float(found[1]) * (0.001 if found[2].lower() == "ms" else 1.0)
+    if found is None:
+        return None
+    return min(float(found[1]) * (0.001 if found[2].lower() == "ms" else 1.0), LONGEST_WISH_S)
+
+
+def _as_text(value: object) -> str:
+    """What stands where a word or a sentence should: some servers have an object there, or a list."""
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.encode(value).decode() if value else ""
+    except RecursionError:
+        return "something that can't be read"
 
 
 # --- foreign exceptions ----------------------------------------------------------------------------------------------

@@ -38,20 +38,25 @@ class Feedback(msgspec.Struct, rename="camel"):
 
 
 class Counts(msgspec.Struct, rename="camel"):
-    """Tokens so far. Thoughts and the results of the vendor's own tools are beside `candidates` and `prompt`."""
+    """Tokens so far. Thoughts and the results of the vendor's own tools are beside `candidates` and `prompt`.
 
-    prompt_token_count: int | None = None
-    candidates_token_count: int | None = None
-    total_token_count: int | None = None
-    cached_content_token_count: int | None = None
-    thoughts_token_count: int | None = None
-    tool_use_prompt_token_count: int | None = None
+    Counts are anything here, and read with `wire.count`.
+    """
+
+    prompt_token_count: Any = None
+    candidates_token_count: Any = None
+    total_token_count: Any = None
+    cached_content_token_count: Any = None
+    thoughts_token_count: Any = None
+    tool_use_prompt_token_count: Any = None
 
 
 class Failure(msgspec.Struct):
-    code: int | None = None
-    status: str | None = None
-    message: str | None = None
+    """Of any shape: an error that can't be read would hide what went wrong."""
+
+    code: Any = None
+    status: Any = None
+    message: Any = None
 
 
 class Chunk(msgspec.Struct, rename="camel"):
@@ -60,4 +65,4 @@ class Chunk(msgspec.Struct, rename="camel"):
     prompt_feedback: Feedback | None = None
     model_version: str | None = None
     response_id: str | None = None
-    error: Failure | None = None
+    error: Failure | str | int | float | bool | list[Any] | None = None

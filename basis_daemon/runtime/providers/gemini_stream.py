@@ -32,9 +32,9 @@ from basis_daemon.runtime.providers.errors import (
     StreamCut,
 )
 from basis_daemon.runtime.providers.failures import Target, from_stream
-from basis_daemon.runtime.providers.gemini_shapes import Called, Candidate, Chunk, Counts, Feedback
+from basis_daemon.runtime.providers.gemini_shapes import Called, Candidate, Chunk, Counts, Failure, Feedback
 from basis_daemon.runtime.providers.sse import SseEvent
-from basis_daemon.runtime.providers.wire import Batch
+from basis_daemon.runtime.providers.wire import Batch, count, json_text
 
 _STOP_REASONS = {"STOP": "end_turn", "MAX_TOKENS": "max_tokens", "CONTINUATION": "max_tokens"}
 _REFUSALS = frozenset(
@@ -125,9 +125,10 @@ class GeminiMapper:
                 chunk = _decode(data)
             except (msgspec.DecodeError, RecursionError) as error:
                 raise MalformedStream(f"{self._target.label} sent an event that can't be read") from error
+            if isinstance(chunk.error, Failure):
+                raise from_stream(self._target, chunk.error.code or chunk.error.status, chunk.error.message)
             if chunk.error is not None:
-                error = chunk.error
-                raise from_stream(self._target, error.code or error.status, error.message)
+                raise from_stream(self._target, None, chunk.error)
             if not self._has_started and (chunk.candidates or chunk.response_id):
                 self._has_started = True
                 self._batch.add(ResponseStarted(chunk.response_id, chunk.model_version))
@@ -277,7 +278,7 @@ class GeminiMapper:
             self._counts = counts
             return
         for name in Counts.__struct_fields__:
-            if getattr(counts, name) is not None:
+            if count(getattr(counts, name)) is not None:
                 setattr(self._counts, name, getattr(counts, name))
 
 
@@ -285,17 +286,17 @@ def _input_text(arguments: Any) -> str:
     """The input of a call as text; what is no object is kept as it came, for whoever reports it."""
     if arguments is None or arguments == {}:
         return ""
-    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    return arguments if isinstance(arguments, str) else json_text(arguments)
 
 
 def _usage(counts: Counts | None) -> TokenUsage | None:
     if counts is None:
         return None
     return TokenUsage(
-        input_tokens=counts.prompt_token_count,
-        output_tokens=counts.candidates_token_count,
-        cache_read_tokens=counts.cached_content_token_count,
-        thoughts_tokens=counts.thoughts_token_count,
-        total_tokens=counts.total_token_count,
-        tool_input_tokens=counts.tool_use_prompt_token_count,
+        input_tokens=count(counts.prompt_token_count),
+        output_tokens=count(counts.candidates_token_count),
+        cache_read_tokens=count(counts.cached_content_token_count),
+        thoughts_tokens=count(counts.thoughts_token_count),
+        total_tokens=count(counts.total_token_count),
+        tool_input_tokens=count(counts.tool_use_prompt_token_count),
     )

@@ -37,6 +37,8 @@ JSON_BODY_BYTES = 16 * 1024 * 1024
 """Bytes of a JSON document that are read; a list of models is a few hundred kilobytes."""
 JSON_TIMEOUT_S = 30.0
 """Seconds of silence after which a request for a JSON document is given up."""
+PIECE_BYTES = 64 * 1024
+"""Bytes of an unpacked body that are worked on at once."""
 DRAIN_S = 0.5
 """Seconds a finished answer's HTTP body gets to end, so that its connection can be used again."""
 SWITCHING_PROTOCOLS = 101
@@ -169,9 +171,11 @@ async def open_stream(pool: HttpPool, call: Call) -> AsyncGenerator[AsyncIterato
     """
     async with _answer(pool, call) as response:
         if _is_document(response):
-            raise _no_stream(call.target, await _bounded_body(response, ERROR_BODY_BYTES))
-        raw = "content-encoding" not in response.headers
-        async with aclosing(response.aiter_raw() if raw else response.aiter_bytes()) as chunks:
+            raise _no_stream(call.target, await _what_comes(response))
+        codings = response.headers.get("content-encoding")
+        if codings and "," in codings:  # a few kilobytes could stand for any number of gigabytes
+            raise MalformedStream(f"{call.target.label} compressed its answer more than once")
+        async with aclosing(_unpacked(response) if codings else response.aiter_raw()) as chunks:
             yield chunks
 
 
@@ -184,7 +188,7 @@ async def open_upgrade(pool: HttpPool, call: Call) -> AsyncGenerator["httpcore2.
     """
     async with _answer(pool, call) as response:
         if response.status_code != SWITCHING_PROTOCOLS:
-            raise _no_stream(call.target, await _bounded_body(response, ERROR_BODY_BYTES))
+            raise _no_stream(call.target, await _what_comes(response))
         yield response.extensions["network_stream"]
 
 
@@ -236,13 +240,28 @@ async def _answer(pool: HttpPool, call: Call) -> AsyncGenerator["httpx2.Response
 
 
 async def _failure(target: Target, response: "httpx2.Response") -> Exception:
+    body = await _what_comes(response)
+    return from_status(target, response.status_code, response.headers, body.decode("utf-8", "replace"))
+
+
+async def _what_comes(response: "httpx2.Response") -> bytes:
+    """As much as comes, in bounded time, of a body that only says what is wrong."""
     body = bytearray()
     try:
         async with asyncio.timeout(ERROR_BODY_TIMEOUT_S):
             await _read(response, ERROR_BODY_BYTES, body)
     except (TimeoutError, *foreign_exceptions()):
         pass  # what has come by then, and the status alone if need be, says enough
-    return from_status(target, response.status_code, response.headers, body.decode("utf-8", "replace"))
+    return bytes(body)
+
+
+async def _unpacked(response: "httpx2.Response") -> AsyncGenerator[bytes]:
+    """A compressed body. Others get a turn between its pieces: one read may hold a thousand of them."""
+    async with aclosing(response.aiter_bytes()) as chunks:
+        async for chunk in chunks:
+            for at in range(0, len(chunk), PIECE_BYTES):
+                yield chunk[at : at + PIECE_BYTES]
+                await asyncio.sleep(0)
 
 
 async def _bounded_body(response: "httpx2.Response", limit: int) -> bytes:

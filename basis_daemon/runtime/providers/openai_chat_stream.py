@@ -29,9 +29,10 @@ from basis_daemon.runtime.providers.openai_shapes import (
     ChatUsage,
     ErrorShape,
     Function,
+    OddError,
 )
 from basis_daemon.runtime.providers.sse import SseEvent
-from basis_daemon.runtime.providers.wire import Batch
+from basis_daemon.runtime.providers.wire import Batch, count, json_text
 
 Json = dict[str, Any]
 
@@ -44,6 +45,8 @@ _STOP_REASONS = {
 }
 
 _decode = msgspec.json.Decoder(ChatChunk).decode
+_decode_error = msgspec.json.Decoder(ErrorShape).decode
+"""Of an event that is one by its name alone."""
 
 
 class _Call:
@@ -74,7 +77,7 @@ class ChatMapper:
         self.is_complete = False
 
     def feed(self, events: list[SseEvent]) -> list[ProviderEvent]:
-        for _, data in events:
+        for name, data in events:
             try:
                 chunk = _decode(data)
             except (msgspec.DecodeError, RecursionError) as error:
@@ -82,8 +85,8 @@ class ChatMapper:
             if not self._has_started:
                 self._has_started = True
                 self._batch.add(ResponseStarted(chunk.id, chunk.model))
-            if chunk.error is not None:
-                self._fail(chunk.error)
+            if chunk.error is not None or name == b"error":
+                self._fail(_decode_error(data) if chunk.error is None else chunk.error)
             if chunk.choices:
                 choice = chunk.choices[0]
                 if choice.delta is not None:
@@ -175,24 +178,24 @@ class ChatMapper:
         self._next_index += 1
         return self._next_index - 1
 
-    def _fail(self, error: ErrorShape | str) -> None:
-        if isinstance(error, str):
+    def _fail(self, error: ErrorShape | OddError) -> None:
+        if not isinstance(error, ErrorShape):
             raise from_stream(self._target, None, error)
         raise from_stream(self._target, error.code or error.type, error.message)
 
 
 def _argument_text(arguments: str | Json | None) -> str:
     """The argument text of a delta; some servers send an object where the wire has a string."""
-    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode() if arguments else ""
+    return arguments if isinstance(arguments, str) else json_text(arguments) if arguments else ""
 
 
 def _usage(usage: ChatUsage) -> TokenUsage:
     cached, reasoned = usage.prompt_tokens_details, usage.completion_tokens_details
     return TokenUsage(
-        input_tokens=usage.prompt_tokens,
-        output_tokens=usage.completion_tokens,
-        total_tokens=usage.total_tokens,
-        cache_read_tokens=cached.cached_tokens if cached else None,
-        cache_creation_tokens=cached.cache_write_tokens if cached else None,
-        reasoning_tokens=reasoned.reasoning_tokens if reasoned else None,
+        input_tokens=count(usage.prompt_tokens),
+        output_tokens=count(usage.completion_tokens),
+        total_tokens=count(usage.total_tokens),
+        cache_read_tokens=count(cached.cached_tokens) if cached else None,
+        cache_creation_tokens=count(cached.cache_write_tokens) if cached else None,
+        reasoning_tokens=count(reasoned.reasoning_tokens) if reasoned else None,
     )

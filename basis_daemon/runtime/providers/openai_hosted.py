@@ -10,6 +10,7 @@ import msgspec
 from basis_daemon.runtime.messages import HostedBlock, HostedToolSearch, HostedWebSearch, Image, ImageGeneration
 from basis_daemon.runtime.providers.base import ToolDefinition
 from basis_daemon.runtime.providers.openai_shapes import Item
+from basis_daemon.runtime.providers.wire import json_text
 
 Json = dict[str, Any]
 
@@ -84,7 +85,7 @@ def _query(arguments: str | Json | None) -> str | None:
     paths = arguments.get("paths")
     if isinstance(arguments.get("query"), str):
         return arguments["query"]
-    return ", ".join(map(str, paths)) if isinstance(paths, list) else msgspec.json.encode(arguments).decode()  # pyright: ignore[reportUnknownArgumentType]
+    return ", ".join(map(str, paths)) if isinstance(paths, list) else json_text(arguments)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _without_none(**fields: Any) -> Json:

@@ -33,7 +33,7 @@ from basis_daemon.runtime.providers.openai_shapes import (
     TypedOnly,
 )
 from basis_daemon.runtime.providers.sse import SseEvent
-from basis_daemon.runtime.providers.wire import Batch
+from basis_daemon.runtime.providers.wire import Batch, count, json_text
 
 _STOP_REASONS = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
@@ -223,11 +223,13 @@ class ResponsesMapper:
 
     def _on_failed(self, event: ResponsesEvent) -> None:
         error = (event.response and event.response.error) or ErrorShape()
+        if not isinstance(error, ErrorShape):
+            raise from_stream(self._target, None, error)
         raise from_stream(self._target, error.code or error.type, error.message)
 
     def _on_error(self, event: ResponsesEvent) -> None:
         inner = event.error
-        if isinstance(inner, str):
+        if inner is not None and not isinstance(inner, ErrorShape):
             raise from_stream(self._target, event.code, inner)
         inner = inner or ErrorShape()
         if CONNECTION_LIMIT in (inner.code, event.code):
@@ -235,7 +237,7 @@ class ResponsesMapper:
         status = event.status_code if event.status is None else event.status
         if isinstance(status, int) and not 200 <= status < 300:
             headers = {name.lower(): str(value) for name, value in (event.headers or {}).items()}
-            raise from_status(self._target, status, headers, msgspec.json.encode({"error": inner}).decode())
+            raise from_status(self._target, status, headers, json_text({"error": inner}))
         raise from_stream(self._target, event.code or inner.code or inner.type, event.message or inner.message)
 
     # --- which is for which
@@ -265,15 +267,15 @@ def _usage(usage: ResponseUsage | None) -> TokenUsage | None:
         return None
     cached, reasoned = usage.input_tokens_details, usage.output_tokens_details
     return TokenUsage(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        total_tokens=usage.total_tokens,
-        cache_read_tokens=cached.cached_tokens if cached else None,
-        cache_creation_tokens=cached.cache_write_tokens if cached else None,
-        reasoning_tokens=reasoned.reasoning_tokens if reasoned else None,
+        input_tokens=count(usage.input_tokens),
+        output_tokens=count(usage.output_tokens),
+        total_tokens=count(usage.total_tokens),
+        cache_read_tokens=count(cached.cached_tokens) if cached else None,
+        cache_creation_tokens=count(cached.cache_write_tokens) if cached else None,
+        reasoning_tokens=count(reasoned.reasoning_tokens) if reasoned else None,
     )
 
 
 def _argument_text(item: Item) -> str | None:
     """The arguments of a call; some servers have an object where the wire has a string."""
-    return msgspec.json.encode(item.arguments).decode() if isinstance(item.arguments, dict) else item.arguments
+    return json_text(item.arguments) if isinstance(item.arguments, dict) else item.arguments

@@ -7,23 +7,31 @@ from typing import Any
 
 import msgspec
 
+# Counts are anything here, and read with `wire.count`.
+
 
 class CachedTokens(msgspec.Struct):
     """Both are inside the input's count. Writing is billed from GPT-5.6 on."""
 
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
+    cached_tokens: Any = None
+    cache_write_tokens: Any = None
 
 
 class ReasoningTokens(msgspec.Struct):
-    reasoning_tokens: int | None = None
+    reasoning_tokens: Any = None
 
 
 class ErrorShape(msgspec.Struct):
-    message: str | None = None
-    code: str | int | None = None
-    type: str | None = None
-    param: str | None = None
+    """Of any shape: an error that can't be read would hide what went wrong."""
+
+    message: Any = None
+    code: Any = None
+    type: Any = None
+    param: Any = None
+
+
+OddError = str | int | float | bool | list[Any]
+"""An error that is no object."""
 
 
 # --- Responses -------------------------------------------------------------------------------------------------------
@@ -54,9 +62,9 @@ class Item(msgspec.Struct):
 
 
 class ResponseUsage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    total_tokens: int | None = None
+    input_tokens: Any = None
+    output_tokens: Any = None
+    total_tokens: Any = None
     input_tokens_details: CachedTokens | None = None
     output_tokens_details: ReasoningTokens | None = None
 
@@ -68,7 +76,7 @@ class Incomplete(msgspec.Struct):
 class Response(msgspec.Struct):
     id: str | None = None
     model: str | None = None
-    error: ErrorShape | None = None
+    error: ErrorShape | OddError | None = None
     incomplete_details: Incomplete | None = None
     output: list[Item] | None = None
     usage: ResponseUsage | None = None
@@ -87,11 +95,11 @@ class ResponsesEvent(msgspec.Struct):
     arguments: str | None = None
     item: Item | None = None
     response: Response | None = None
-    error: ErrorShape | str | None = None
-    code: str | int | None = None
-    message: str | None = None
-    status: int | str | None = None
-    status_code: int | None = None
+    error: ErrorShape | OddError | None = None
+    code: Any = None
+    message: Any = None
+    status: Any = None
+    status_code: Any = None
     headers: dict[str, Any] | None = None
     """Of an error over a websocket: what HTTP has outside the body (PV-38)."""
 
@@ -130,9 +138,9 @@ class Choice(msgspec.Struct):
 
 
 class ChatUsage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    total_tokens: int | None = None
+    prompt_tokens: Any = None
+    completion_tokens: Any = None
+    total_tokens: Any = None
     prompt_tokens_details: CachedTokens | None = None
     completion_tokens_details: ReasoningTokens | None = None
 
@@ -142,4 +150,4 @@ class ChatChunk(msgspec.Struct):
     model: str | None = None
     choices: list[Choice] | None = None
     usage: ChatUsage | None = None
-    error: ErrorShape | str | None = None
+    error: ErrorShape | OddError | None = None

@@ -82,6 +82,7 @@ class SseParser:
 
     def _measure(self, events: list[SseEvent]) -> None:
         """Set the size to what is pending; refuse it, and any event just completed, beyond the limit."""
-        self._size = sum(map(len, self._partial)) + sum(map(len, self._data))
+        # Lines count as well: there may be millions of empty ones.
+        self._size = sum(map(len, self._partial)) + sum(map(len, self._data)) + len(self._data)
         if max(self._size, *(len(data) for _, data in events), 0) > self._limit:
             raise MalformedStream(f"an event of the provider's stream is larger than {self._limit} bytes")

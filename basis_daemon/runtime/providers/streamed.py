@@ -8,7 +8,16 @@ from typing import cast
 
 import msgspec
 
-from basis_daemon.runtime.messages import ContentBlock, HostedBlock, Json, Message, Text, Thinking, ToolUse
+from basis_daemon.runtime.messages import (
+    ContentBlock,
+    HostedBlock,
+    HostedWebSearch,
+    Json,
+    Message,
+    Text,
+    Thinking,
+    ToolUse,
+)
 from basis_daemon.runtime.providers.base import (
     BlockStarted,
     BlockStopped,
@@ -75,6 +84,8 @@ class StreamedMessage:
                 self.complete = True
 
     def _update_hosted(self, event: HostedUpdate) -> None:
+        if isinstance(event.block, HostedWebSearch) and _is_deeper([event.block.action], MAX_INPUT_DEPTH + 1):
+            raise ValueError(f"block {event.index} is nested too deeply")
         known = self._blocks.get(event.index)
         if known is None:
             self._blocks[event.index] = _Hosted(event.block)
@@ -146,7 +157,8 @@ class _Open:
 
 
 MAX_INPUT_DEPTH = 100
-"""Levels of nesting in a tool's input. No real call comes near; far below what any reader of the log can take."""
+"""Levels of nesting in what a call or hosted work was begun with. No real one comes near; far below what any reader of
+the log can take."""
 
 _tool_input = msgspec.json.Decoder(dict[str, Json])
 

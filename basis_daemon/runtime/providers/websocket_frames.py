@@ -132,7 +132,8 @@ class FrameParser:
     def _data(self, opcode: int, payload: bytes, is_final: bool) -> Message | None:
         if self._opcode is None:
             self._opcode = opcode
-        self._parts.append(payload)
+        if payload:  # of empty parts there may be millions
+            self._parts.append(payload)
         self._size += len(payload)
         if not is_final:
             return None

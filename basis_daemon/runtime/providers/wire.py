@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from basis_daemon.runtime.providers.base import (
     ModelInfo,
     ProviderEvent,
@@ -18,6 +20,7 @@ from basis_daemon.runtime.providers.base import (
 )
 from basis_daemon.runtime.providers.definition import ProviderDefinition, WireName
 from basis_daemon.runtime.providers.encoded import EncodedMessages
+from basis_daemon.runtime.providers.errors import MalformedStream
 from basis_daemon.runtime.providers.failures import Target
 from basis_daemon.runtime.providers.sse import SseEvent
 
@@ -63,6 +66,25 @@ class Wire:
 def newest_first(models: list[ModelInfo]) -> list[ModelInfo]:
     """By age, newest first; those of unknown age last, by id (RT-30)."""
     return sorted(models, key=lambda model: (model.created_at is None, -(model.created_at or 0), model.id))
+
+
+def json_text(value: object) -> str:
+    """The JSON of something out of an event. Raises `MalformedStream` for what could just be read and no more."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except RecursionError as error:
+        raise MalformedStream("the provider's stream holds a value that is nested too deeply") from error
+
+
+MAX_COUNT = 2**53
+"""Tokens beyond this are no count, and more than every reader of our events can take."""
+
+
+def count(value: object) -> int | None:
+    """A count of tokens as a server has it; unknown where it is none, which is no reason to lose an answer (2.6)."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_COUNT:
+        return None
+    return int(value)
 
 
 Delta = type[TextDelta] | type[ThinkingDelta] | type[ToolInputDelta]
