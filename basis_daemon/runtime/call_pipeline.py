@@ -257,6 +257,7 @@ class CallPipeline:
             agent=self.operations(call) if self.operations is not None else None,
             app=host.app,
             background=host.background_of(self.agent.id, self.emit),
+            skills=host.skills,
         )
 
     # --- what the model sees of it -----------------------------------------------------------------------------------

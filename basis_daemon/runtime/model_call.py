@@ -63,11 +63,17 @@ async def ask_model(turn: Turn) -> Message:
             return _commit_answer(turn, streamed, message_id)
 
 
+def _system(turn: Turn) -> str | None:
+    """What the host said, then the skills there are now (AG-2)."""
+    skills = turn.calls.host.skill_list(turn.provider.limits)
+    return "\n\n".join(part for part in (turn.system, skills) if part) or None
+
+
 async def _stream(turn: Turn, message_id: str) -> StreamedMessage:
     request = Request(
         model=turn.model,
         messages=turn.agent.transcript.messages(),
-        system=turn.system,
+        system=_system(turn),
         tools=turn.calls.host.definitions(turn.provider.limits),
         tool_choice=turn.tool_choice,
         max_output_tokens=turn.max_output_tokens,

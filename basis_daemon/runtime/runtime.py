@@ -24,13 +24,13 @@ from basis_daemon.runtime.runtime_parts import ProviderSettings as ProviderSetti
 from basis_daemon.runtime.sessions import Session, SessionOptions
 from basis_daemon.runtime.shared_parts import SharedParts
 from basis_daemon.runtime.shared_parts import new_agent_id as new_agent_id
+from basis_daemon.runtime.skills import SkillTable
 from basis_daemon.runtime.store.base import AgentRecord, Store
 from basis_daemon.runtime.store.files import FileStore
 from basis_daemon.runtime.store.volatile import VolatileStore
 from basis_daemon.runtime.tools.app_context import AppContext
-from basis_daemon.runtime.tools.builtin import file_tools
+from basis_daemon.runtime.tools.builtin import file_tools, runtime_tools
 from basis_daemon.runtime.tools.registry import ToolRegistry
-from basis_daemon.runtime.tools.task import TaskTool
 from basis_protocol.address import data_dir
 
 
@@ -160,7 +160,7 @@ class RuntimeBuilder(RuntimeParts):
         """Make the runtime. No network, no model resolution, nothing on disk but what `Store.prepare` checks (RT-1).
 
         Raises `ProviderNotFound` without any provider (RT-4), `StoreError` for a place that can't be used, and
-        `UsageError` for a tool name given twice.
+        `UsageError` for a tool name given twice, and `SkillLoadError` kinds for skills that can't be used.
         """
         providers = ProviderRegistry()
         embedded = (RehearsalProvider(),) if self.has_builtins else ()
@@ -170,9 +170,11 @@ class RuntimeBuilder(RuntimeParts):
         if not providers.registered:
             raise ProviderNotFound("a runtime needs a provider", hint="`with_provider` names a known one")
         registry = ToolRegistry()
-        intrinsics = (TaskTool(),) if self.has_builtins else ()
+        intrinsics = runtime_tools() if self.has_builtins else ()
         for tool in (*file_tools(self.file_profile), *intrinsics, *self.tools):
             registry.register(tool)
+        skills = SkillTable()
+        skills.register(self.skills_dirs)
         # The last thing that can fail, and the only one that touches anything (RT-6, RT-39).
         store = _store(self.store)
         store.prepare()
@@ -187,6 +189,7 @@ class RuntimeBuilder(RuntimeParts):
             authorizer=self.authorizer,
             identifier=self.runtime_identifier,
             context=AppContext(*self.context),
+            skills=skills,
         )
 
 

@@ -4,6 +4,7 @@ Owns the values and their order. Makes nothing: `build` is the builder's own, se
 one with a scripted model.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Self
@@ -78,6 +79,7 @@ class RuntimeParts:
     instances: tuple[Provider | DefinedProvider, ...] = ()
     tools: tuple[Tool, ...] = ()
     file_profile: FileToolProfile = "split"
+    skills_dirs: tuple[Path, ...] = ()
     request_options: RequestOptions | None = None
     policy: RuntimePolicy | None = None
     authorizer: Authorizer | None = None
@@ -195,6 +197,14 @@ class RuntimeParts:
     def with_file_tools(self, profile: FileToolProfile) -> Self:
         """Which file tools there are: exactly those of the profile (C-17). `split` unless said."""
         return replace(self, file_profile=profile)
+
+    def with_skills_dir(self, directory: Path) -> Self:
+        """Have the skills below this directory; weaker than those named before."""
+        return self.with_skills_dirs((directory,))
+
+    def with_skills_dirs(self, directories: Sequence[Path]) -> Self:
+        """Have the skills below these directories, strongest first; the model loads them with `load_skill` (1.7)."""
+        return replace(self, skills_dirs=(*self.skills_dirs, *directories))
 
     def with_context(self, value: object) -> Self:
         """An object for the host's tools, found by its exact type; of two of one type the later counts (RT-11)."""

@@ -63,6 +63,8 @@ class SessionOptions:
     """Delegations above it."""
     max_delegation_depth: int = 8
     """Depth at which no further work is handed on (CO-7)."""
+    skill_roots: tuple[Path, ...] = ()
+    """Whose skills are stronger than others of the same name, strongest first (SH-7)."""
     keep_subagents: bool = False
     """Whether conversations of finished subagents stay in the store (CO-5)."""
     project_id: str | None = None

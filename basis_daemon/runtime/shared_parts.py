@@ -7,7 +7,7 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from copy import copy
 from dataclasses import replace
 from itertools import count
@@ -19,6 +19,8 @@ import msgspec
 from basis_daemon.errors import ProviderNotFound, ProviderSessionScopeIdentityMismatch
 from basis_daemon.processes import Executor, LocalExecutor
 from basis_daemon.runtime.agent import Agent
+from basis_daemon.runtime.background import BackgroundTasks
+from basis_daemon.runtime.background_results import BackgroundInbox
 from basis_daemon.runtime.permissions import Authorizer
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.providers.base import ModelInfo, Provider, RequestOptions
@@ -29,6 +31,7 @@ from basis_daemon.runtime.rules import RuleOwner, RuleStore
 from basis_daemon.runtime.runtime_parts import ProviderSettings, credentials_of, preset
 from basis_daemon.runtime.session_rules import SessionAnswers
 from basis_daemon.runtime.sessions import Session, SessionOptions
+from basis_daemon.runtime.skills import SessionSkills, SkillInfo, SkillTable
 from basis_daemon.runtime.store.base import AgentRecord, Store
 from basis_daemon.runtime.store.results import ResultStore
 from basis_daemon.runtime.subagents import SessionNursery
@@ -36,7 +39,8 @@ from basis_daemon.runtime.tool_host import ToolHost
 from basis_daemon.runtime.tools.app_context import AppContext
 from basis_daemon.runtime.tools.base import Tool
 from basis_daemon.runtime.tools.ledger import ReadLedger
-from basis_daemon.runtime.tools.registry import ToolRegistry
+from basis_daemon.runtime.tools.load_skill import LoadSkillTool
+from basis_daemon.runtime.tools.registry import ToolCollision, ToolGuard, ToolRegistry
 from basis_daemon.runtime.turn import Inbox
 
 _counter = count(1)
@@ -60,6 +64,7 @@ class SharedParts:
         authorizer: Authorizer | None = None,
         identifier: str = "default",
         context: AppContext | None = None,
+        skills: SkillTable | None = None,
         rules: RuleStore | None = None,
     ) -> None:
         self.store = store
@@ -80,8 +85,14 @@ class SharedParts:
         """What this runtime's own agents are tagged with (RT-41)."""
         self.context = context or AppContext()
         """What the host gave for its tools; `ToolContext.app_context` finds it there."""
-        self.inboxes: list[Inbox] = []
+        self.background = BackgroundTasks(executor)
+        """Commands that are not waited for; they end with this runtime."""
+        self.inboxes: list[Inbox] = [BackgroundInbox(self.background)]
         """Where things are left for its agents between their rounds; looked into by every session."""
+        self.skill_table = skills or SkillTable()
+        """The skills of all sessions, and who holds them."""
+        self._skill_tool: ToolGuard | None = None
+        self.skill_table.tell(self._offer_skills)
 
     def __repr__(self) -> str:
         """Names only (RT-42)."""
@@ -134,6 +145,8 @@ class SharedParts:
             results=ResultStore(lambda: agent.directory),
             agent_id=agent.id,
             app=self.context,
+            background=self.background,
+            skills=SessionSkills(self.skill_table, options.skill_roots),
         )
         answers = answers or SessionAnswers(self.rules, RuleOwner(agent.id, options.project_id))
         return Session(agent, options, host, nursery=self._nursery, answers=answers, inboxes=self.inboxes)
@@ -205,6 +218,32 @@ class SharedParts:
         what can be done with tools is in `registry`. Raises `InvalidTool`."""
         self.registry.register(tool, replace=True)
 
+    def register_skills_dirs(self, *roots: str | os.PathLike[str]) -> None:
+        """Have the skills below these directories, strongest first, behind those there are; one that is there is read
+        again. All or none (SK-3). Blocking: use a thread. Raises `SkillLoadError` kinds."""
+        self.skill_table.register(roots)
+
+    def unregister_skills_dirs(self, *roots: str | os.PathLike[str]) -> bool:
+        """Let go of skills; those they covered show again. Returns whether there was anything to let go (SK-4)."""
+        return self.skill_table.unregister(roots)
+
+    def skills(self) -> list[SkillInfo]:
+        """What every skill's name means now, by name (SK-5)."""
+        return self.skill_table.skills()
+
+    def skill_body(self, name: str) -> str:
+        """The text of any skill, whether or not a model may use it by itself (SK-6). Raises `UnknownSkill`."""
+        return self.skill_table.body(name)
+
+    def _offer_skills(self, has_roots: bool) -> None:
+        """`load_skill` is there as long as there are skills (SK-4)."""
+        if self._skill_tool is not None:
+            self._skill_tool.unregister()
+            self._skill_tool = None
+        if has_roots:
+            with suppress(ToolCollision):  # the host has a tool of that name, and its own idea of skills
+                self._skill_tool = self.registry.hold(LoadSkillTool())
+
     def app_context(self, wanted: type[T]) -> T:
         """The host's object of exactly this type. Raises `MissingContext` naming the type (RT-11)."""
         return self.context.get(wanted)
@@ -226,6 +265,7 @@ class SharedParts:
             if isinstance(self.executor, LocalExecutor):
                 ending.push_async_callback(self.executor.processes.end_all)
             ending.push_async_callback(self.providers.aclose)
+            ending.push_async_callback(self.background.aclose)
 
     async def __aenter__(self) -> Self:
         return self

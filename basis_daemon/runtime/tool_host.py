@@ -19,9 +19,11 @@ from basis_daemon.runtime.hooks.table import HookTable
 from basis_daemon.runtime.observers import Observers
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.providers.base import Limits, ToolChoice, ToolDefinition
+from basis_daemon.runtime.skills import SessionSkills
 from basis_daemon.runtime.store.results import ResultStore
 from basis_daemon.runtime.tools.app_context import AppContext
 from basis_daemon.runtime.tools.base import FileLedger
+from basis_daemon.runtime.tools.load_skill import NAME as LOAD_SKILL
 from basis_daemon.runtime.tools.paging import Pager
 from basis_daemon.runtime.tools.registry import Registration, ToolRegistry
 from basis_daemon.runtime.tools.spec import ToolSpec
@@ -58,6 +60,7 @@ class ToolHost:
     is_teammate: bool = False
     background: BackgroundTasks | None = None
     """Where commands go on that are not waited for."""
+    skills: SessionSkills | None = None
 
     def find(self, name: str, limits: Limits) -> Registration | None:
         """What a name means in this session, if the session is offered it (TL-7, TL-12)."""
@@ -77,6 +80,12 @@ class ToolHost:
             for found in self.registry.registrations(self.audience, self.agent_id)
             if self._is_offered(found.spec, limits)
         ]
+
+    def skill_list(self, limits: Limits) -> str | None:
+        """What the model is told of skills, if it can load any (SK-6, AG-2)."""
+        if self.skills is None or self.find(LOAD_SKILL, limits) is None:
+            return None
+        return self.skills.listing()
 
     def background_of(self, agent_id: str, emit: Callable[[AnyEvent], None]) -> AgentBackground | None:
         """The background as an agent's calls have it; what becomes of its tasks is told to `emit`."""

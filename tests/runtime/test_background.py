@@ -24,9 +24,12 @@ from basis_daemon.runtime.background import (
 from basis_daemon.runtime.background_results import BackgroundInbox, result_line
 from basis_daemon.runtime.messages import Json, Text
 from basis_daemon.runtime.policy import RuntimePolicy
+from basis_daemon.runtime.providers.errors import InvalidRequest
+from basis_daemon.runtime.providers.scripted import ScriptedCall, ScriptedProvider, failure, text, tool_calls
 from basis_daemon.runtime.tools.background import BackgroundRunTool, CheckBackgroundTool
 from basis_daemon.runtime.tools.base import ToolError
 from basis_protocol.events import AnyEvent, TaskUpdated
+from support.conversations import new_conversation, roles
 from support.tool_calls import Caller
 
 pytestmark = pytest.mark.anyio
@@ -331,3 +334,58 @@ async def test_call_without_a_background_says_so(caller: Caller) -> None:
     for tool, input in ((run, {"command": "true"}), (check, {})):
         with pytest.raises(ToolError, match="no background here"):
             await caller.execute(tool, **input)
+
+
+# --- in a conversation -----------------------------------------------------------------------------------------------
+
+
+async def test_result_reaches_the_agent_with_its_next_round(model: ScriptedProvider, tmp_path: Path) -> None:
+    """CO-17, RT-10, SE-10: started in one turn, told of with the next; once, in the conversation for good."""
+    policy = RuntimePolicy.permissive()
+    conversation = new_conversation(model, tmp_path, run, check, policy=policy)
+    for turn in (
+        tool_calls(ScriptedCall("background_run", {"command": "echo built"})),
+        text("started"),
+        text("seen"),
+        text("and?"),
+    ):
+        model.push(turn)
+    await conversation.say("build it")
+    (task,) = conversation.runtime.background.tasks(conversation.session.agent.id)
+    with anyio.fail_after(10):
+        await conversation.runtime.background.wait(task.id)
+
+    await conversation.say("well?")
+    await conversation.say("well?")
+
+    assert [kind for kind in roles(conversation) if kind == "canonical_context"] == ["canonical_context"]
+    seen = model.recorded_requests()[2].messages[-1].text()
+    assert f'<background-results>\n[bg:{task.id}] status=finished command="echo built"' in seen
+    assert [event.status for event in conversation.seen(TaskUpdated)] == ["spawned", "finished"]
+
+
+async def test_result_of_a_turn_that_failed_is_told_again(model: ScriptedProvider, tmp_path: Path) -> None:
+    """CO-17."""
+    conversation = new_conversation(model, tmp_path, run, policy=RuntimePolicy.permissive())
+    agent_id = conversation.session.agent.id
+    request = CommandRequest("echo built", tmp_path, 5.0)
+    task = conversation.runtime.background.start(request, agent_id=agent_id, limit=1, watch=TaskWatch())
+    with anyio.fail_after(10):
+        await conversation.runtime.background.wait(task.id)
+    model.push(failure(InvalidRequest("no")))
+    model.push(text("seen"))
+
+    assert (await conversation.say("well?")).status == "error"
+    assert (await conversation.say("well?")).status == "ok"
+
+    assert task.id in "".join(message.text() for message in model.recorded_requests()[-1].messages)
+
+
+async def test_runtime_ends_what_its_agents_left_running(model: ScriptedProvider, tmp_path: Path) -> None:
+    """RT-18."""
+    conversation = new_conversation(model, tmp_path, run, policy=RuntimePolicy.permissive())
+    tasks = conversation.runtime.background
+    task = tasks.start(CommandRequest("sleep 60", tmp_path, 60.0), agent_id="a", limit=1, watch=TaskWatch())
+    with anyio.fail_after(10):
+        await conversation.runtime.aclose()
+    assert tasks.get(task.id).status == "interrupted"

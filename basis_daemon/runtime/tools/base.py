@@ -15,6 +15,7 @@ from basis_daemon.runtime.background import AgentBackground, BackgroundTask, NoS
 from basis_daemon.runtime.delegation import AgentOperations
 from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.policy import RuntimePolicy
+from basis_daemon.runtime.skills import SessionSkills, SkillTable
 from basis_daemon.runtime.tools.app_context import AppContext
 from basis_daemon.runtime.tools.classify import classify
 from basis_daemon.runtime.tools.shell_validation import judge_command, require_sound
@@ -54,6 +55,7 @@ class ToolContext:
     agent_name: str = ""
     background: AgentBackground | None = None
     """Where commands go on that are not waited for."""
+    skills: SessionSkills | None = None
     app: AppContext = field(default_factory=AppContext)
     """What the host gave the runtime for its tools."""
 
@@ -70,6 +72,10 @@ class ToolContext:
         if not await asyncio.to_thread(directory.is_dir):
             raise ToolError(f"there is no directory {directory}")
         return directory
+
+    def load_skill(self, name: str) -> str:
+        """The text of a skill that the model may use. Raises `UnknownSkill` naming those there are."""
+        return (self.skills or SessionSkills(SkillTable())).body(name)
 
     async def read_file(self, path: str | Path) -> str:
         """The text of a file the policy lets this agent read, unsaved changes included. Raises `PolicyDenied`,
