@@ -246,7 +246,9 @@ def _auth(parser: ArgumentParser) -> None:
     login.add_argument("--in-file", action="store_true", help="keep it in a private file, not in the keyring")
     status = actions.add_parser("status", help="say where each key comes from")
     logout = actions.add_parser("logout", help="forget a stored key")
-    logout.add_argument("provider", choices=(*KEYED, *LOCAL_SERVERS), metavar="PROVIDER", help="whose key it is")
+    logout.add_argument(
+        "provider", nargs="?", choices=(*KEYED, *LOCAL_SERVERS), metavar="PROVIDER", help="whose key it is"
+    )
     logout.add_argument("--base-url", metavar="URL", help="the endpoint it belongs to")
     for action in (login, status, logout):
         _json(action, "one JSON object")

@@ -108,10 +108,23 @@ def test_logging_out_forgets_and_says_what_is_left(
     assert json.loads(basisctl("auth", "logout", "openai", "--json", cwd=workspace).stdout)["state"] == "forgotten"
 
 
+def test_a_key_of_an_endpoint_is_forgotten_as_it_was_stored(
+    daemon: DaemonProcess, model: ModelServer, workspace: Path
+) -> None:
+    """By its address alone."""
+    endpoint = ("--base-url", model.base_url)
+    basisctl("auth", "login", *endpoint, cwd=workspace, stdin=CANARY)
+    done = basisctl("auth", "logout", *endpoint, cwd=workspace)
+    assert done.returncode == 0 and f"no key for {model.base_url} is stored" in done.stderr
+    assert keys_in(daemon) == {}
+
+
 def test_connecting_knows_of_a_stored_key(daemon: DaemonProcess, model: ModelServer, workspace: Path) -> None:
     basisctl("auth", "login", "--base-url", model.base_url, cwd=workspace, stdin=CANARY)
     done = basisctl("connect", "openai", "--base-url", model.base_url, cwd=workspace)
     assert "the key is taken from the credentials file" in done.stderr
+    done = basisctl("connect", "openai", "--base-url", "http://127.0.0.1:9/v1", cwd=workspace)
+    assert "there is no key for it yet" in done.stderr  # it belongs to the other port
 
 
 def test_the_endpoint_that_was_chosen_is_meant_when_none_is_named(

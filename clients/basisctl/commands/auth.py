@@ -107,7 +107,9 @@ def _from(state: dict[str, Any]) -> str:
 
 
 def _logout(args: Namespace) -> int:
-    params = {"provider": args.provider}
+    if args.provider is None and args.base_url is None:  # what was chosen is not meant: it would be gone unnamed
+        raise Usage("whose key is it?", "name the provider, or give the --base-url it is for")
+    params = {"provider": args.provider or "openai"}
     if args.base_url is not None:
         params["baseUrl"] = args.base_url
     connection = open_daemon(args)
@@ -116,7 +118,8 @@ def _logout(args: Namespace) -> int:
     if args.json:
         screen.answer(json.dumps({"state": "forgotten", **params}) + "\n")
         return exit_codes.OK
-    screen.line(f"no key for {one_line(args.base_url or args.provider)} is stored any more")
+    whose = one_line(params.get("baseUrl", params["provider"]))
+    screen.line(f"no key for {whose} is stored any more")
     if args.base_url is None:
         for state in map(fields_of, connection.request("basis/auth/status").get("providers", ())):
             if state.get("provider") == args.provider and not state.get("baseUrl") and state.get("detail"):

@@ -118,15 +118,24 @@ def _about_the_key(settings: Mapping[str, Any], environ: Mapping[str, str], daem
 
 def _stored(provider: str, base_url: str | None, daemon: Connection | None) -> str | None:
     """Where a stored key is, in the daemon's words; nobody is asked when no daemon runs."""
-    from urllib.parse import urlsplit
-
     if daemon is None:
         return None
     for state in map(fields_of, daemon.request("basis/auth/status").get("providers", ())):
         of = state.get("baseUrl")
         is_it = state.get("provider") == provider and not of
         if base_url is not None:
-            is_it = bool(of) and urlsplit(str(of)).hostname == urlsplit(base_url).hostname
+            is_it = bool(of) and _origin(str(of)) == _origin(base_url)
         if is_it and state.get("source") == "store":
             return str(state.get("detail", "")) or None
     return None
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None] | None:
+    """What a stored key belongs to: scheme, host and port. `None` for what is no URL."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url.strip())
+        return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return None
