@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import anyio
+import anyio.lowlevel
 import httpcore2
 import pytest
 from hypothesis import given, settings
@@ -115,6 +116,31 @@ async def test_server_far_ahead_is_not_read_without_bound() -> None:
         first = await stream.read(1, timeout=5)
         await blocked.wait()
         assert len(first) + sum(map(len, await read_all(stream))) == total
+
+
+async def test_connection_that_was_ahead_still_notices_its_end() -> None:
+    """Else one that is kept for the next request would only fail with it."""
+    size = HIGH_WATER_BYTES + 8
+    sent, end = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.set_write_buffer_limits(high=0)
+        writer.write(b"z" * size)
+        await writer.drain()
+        sent.set()
+        await end.wait()
+
+    async with connected(serve) as stream:
+        await sent.wait()
+        for _ in range(100):  # all of it comes before any is taken
+            await anyio.lowlevel.checkpoint()
+        while size:
+            size -= len(await stream.read(65536, timeout=5))
+        assert not stream.get_extra_info("is_readable")
+        end.set()
+        while not stream.get_extra_info("is_readable"):
+            await anyio.lowlevel.checkpoint()
+        assert await stream.read(10, timeout=5) == b""
 
 
 async def test_silence_ends_a_read_in_time_and_the_connection_can_still_be_read() -> None:

@@ -162,6 +162,8 @@ class _Stream(httpcore2.AsyncNetworkStream):
             raise httpcore2.ReadError(str(flow.error)) from flow.error
         data = bytes(flow.buffer[:max_bytes])
         del flow.buffer[:max_bytes]
+        if len(flow.buffer) <= HIGH_WATER_BYTES:
+            flow.resume()  # an idle connection has to notice that it was closed
         self._count(len(data))
         return data
 
