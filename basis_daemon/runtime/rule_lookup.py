@@ -1,4 +1,4 @@
-"""Which remembered rule decides a call, and why the others don't (SE-21, AP-20, ADR 7).
+"""Which remembered rule decides a call, and why the others don't (SE-21, AP-20, ADR 10).
 
 Owns the order of rules and what a pattern means for a line of shell commands. Pure: reads no file and asks nobody.
 

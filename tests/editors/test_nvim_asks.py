@@ -61,6 +61,22 @@ def test_a_rejected_command_never_runs_and_the_model_reads_why(nvim: Nvim, model
     assert not (repo / "ran").exists()
 
 
+def test_an_answer_for_the_project_says_what_it_covers_and_answers_the_next_session(
+    nvim: Nvim, model: ModelServer, repo: Path, daemon: DaemonProcess
+) -> None:
+    """AP-21: the window spells out how far the answer reaches; the next question is not asked."""
+    model.script(calls(RUN), says("done"))
+    nvim.ask("run it")
+    nvim.wait_screen("basis asks", "p  Allow exactly `touch ran` in this project", "g  Allow exactly")
+    look(nvim)
+
+    nvim.command("Basis approve project")
+
+    nvim.wait_screen("allowed for this project by you", "basis: idle")
+    rules = daemon.connect().call("basis/rule/list", {"workspace": str(repo)})["rules"]
+    assert [(rule["scope"], rule["allow"]) for rule in rules] == [("project", True)]
+
+
 def test_the_inbox_leads_into_the_question_and_a_key_answers_it(nvim: Nvim, model: ModelServer, repo: Path) -> None:
     model.script(calls(WRITE), says("written"))
     nvim.ask("write it")

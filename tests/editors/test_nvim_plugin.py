@@ -47,7 +47,7 @@ def test_sub_commands_and_sessions_are_completed(nvim: Nvim, model: ModelServer)
 
     assert {"chat", "send", "add", "sessions", "attach", "inbox", "approve", "reject", "stop", "log"} <= set(names)
     assert nvim.api.funcs.getcompletion("Basis st", "cmdline") == ["steer", "stop"]
-    assert nvim.api.funcs.getcompletion("Basis approve s", "cmdline") == ["session"]
+    assert nvim.api.funcs.getcompletion("Basis approve ", "cmdline") == ["session", "project", "global"]
 
 
 def test_an_option_that_is_wrong_is_named_and_left_at_its_default(open_nvim: OpenNvim) -> None:

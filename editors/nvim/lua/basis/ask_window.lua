@@ -37,12 +37,15 @@ function M.close()
   window, buffer = nil, nil
 end
 
+--- Keys that allow, by how long the answer holds.
+local ALLOW_KEYS = { once = "y", session = "a", project = "p", global = "g" }
+
 ---@param ask basis.Ask
 ---@return table<string, { label: string, decision: basis.Decision, scope: basis.Scope }>
 local function keys_of(ask)
   local keys = {}
   for _, option in ipairs(ask.options) do
-    local key = option.decision == "allow" and (option.scope == "once" and "y" or option.scope == "session" and "a")
+    local key = option.decision == "allow" and ALLOW_KEYS[option.scope]
       or option.decision == "deny" and option.scope == "once" and "n"
     if key then
       keys[key] = option
@@ -70,7 +73,15 @@ local function contents(ask)
     body[#body + 1] = "… (this is not all of it)"
   end
   vim.list_extend(lines, body)
-  return lines, first, #lines, is_diff
+  local last = #lines
+  -- What outlives the session is spelled out: its words are too many for the line of keys.
+  local keys = keys_of(ask)
+  for _, key in ipairs({ "p", "g" }) do
+    if keys[key] then
+      lines[#lines + 1] = key .. "  " .. plain.one_line(keys[key].label, 200)
+    end
+  end
+  return lines, first, last, is_diff
 end
 
 ---@param ask basis.Ask

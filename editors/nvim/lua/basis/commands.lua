@@ -216,15 +216,19 @@ M.commands.inbox = {
   end,
 }
 
+local SCOPES = { "session", "project", "global" }
+
 M.commands.approve = {
   run = function(call)
-    if call.rest ~= "" and call.rest ~= "session" then
-      return say().warn("approve takes nothing, or `session` to allow like calls for the rest of the session")
+    if call.rest ~= "" and not vim.tbl_contains(SCOPES, call.rest) then
+      return say().warn(
+        "approve takes nothing, or how long the answer holds for calls like it: `session`, `project` or `global`"
+      )
     end
-    require("basis.asks").answer_shown("allow", { scope = call.rest == "session" and "session" or "once" })
+    require("basis.asks").answer_shown("allow", { scope = call.rest ~= "" and call.rest or "once" })
   end,
   complete = function()
-    return { "session" }
+    return SCOPES
   end,
 }
 

@@ -199,9 +199,11 @@ function on:ask_opened(event)
   self:note("? " .. event.ask.title, "BasisAsk")
 end
 
+local SCOPES = { session = " for this session", project = " for this project", global = " everywhere" }
+
 function on:ask_closed(event)
   local words = event.decision == "allow" and "allowed" or "denied"
-  local scope = event.scope == "session" and " for this session" or ""
+  local scope = SCOPES[event.scope] or ""
   local reason = event.reason and event.reason ~= "" and ": " .. event.reason or ""
   self:note(("  %s%s by %s%s"):format(words, scope, self:who(event.by), reason), "BasisAsk")
 end
