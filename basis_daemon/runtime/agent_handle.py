@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self, TypedDict, TypeVar, Unpack, overload
 
 from basis_daemon import __version__
 from basis_daemon.errors import Busy, NothingToResume
@@ -23,6 +23,7 @@ from basis_daemon.runtime.permissions import Approver
 from basis_daemon.runtime.prompts import Prompt, new_prompt, require_content
 from basis_daemon.runtime.providers.base import Effort, ModelInfo, Provider
 from basis_daemon.runtime.reports import OutputReport, RunReport
+from basis_daemon.runtime.session_rules import SessionAnswers
 from basis_daemon.runtime.sessions import Session
 from basis_daemon.runtime.steering import Steering
 from basis_daemon.runtime.store.base import AgentRecord, PromptAccepted
@@ -32,6 +33,15 @@ from basis_daemon.runtime.typed_output import OutputSpec, OutputWanted, Reservat
 from basis_protocol.events import EVENT_SCHEMA_VERSION, RunStarted
 
 T = TypeVar("T")
+
+
+class ValueTurn(TypedDict, total=False):
+    """How a turn for a value is run: as any other, with a judge of the value if there is one."""
+
+    validator: Validator | None
+    keeps_tools: bool
+    options: TurnOptions | None
+    approver: Approver | None
 
 
 class AgentHandle:
@@ -91,6 +101,11 @@ class AgentHandle:
         return self._session.steering
 
     @property
+    def rules(self) -> SessionAnswers:
+        """The remembered answers that hold here: listed, given and revoked at any time (SE-25)."""
+        return self._session.answers
+
+    @property
     def queued(self) -> Sequence[PromptAccepted]:
         """Accepted prompts whose turn has not begun, oldest first."""
         return tuple(self._session.agent.queued)
@@ -110,38 +125,15 @@ class AgentHandle:
         return await self._accepted(new_prompt(prompt), options, approver)
 
     @overload
-    async def output(
-        self,
-        prompt: Prompt,
-        wanted: type[T],
-        *,
-        validator: Validator | None = None,
-        keeps_tools: bool = False,
-        options: TurnOptions | None = None,
-        approver: Approver | None = None,
-    ) -> OutputReport[T]: ...
+    async def output(self, prompt: Prompt, wanted: type[T], **how: Unpack[ValueTurn]) -> OutputReport[T]: ...
 
     @overload
     async def output(
-        self,
-        prompt: Prompt,
-        wanted: OutputSpec | Reservation,
-        *,
-        validator: Validator | None = None,
-        keeps_tools: bool = False,
-        options: TurnOptions | None = None,
-        approver: Approver | None = None,
+        self, prompt: Prompt, wanted: OutputSpec | Reservation, **how: Unpack[ValueTurn]
     ) -> OutputReport[Json]: ...
 
     async def output(
-        self,
-        prompt: Prompt,
-        wanted: "type[Any] | OutputSpec | Reservation",
-        *,
-        validator: Validator | None = None,
-        keeps_tools: bool = False,
-        options: TurnOptions | None = None,
-        approver: Approver | None = None,
+        self, prompt: Prompt, wanted: "type[Any] | OutputSpec | Reservation", **how: Unpack[ValueTurn]
     ) -> OutputReport[Any]:
         """A turn that ends with a value: of a dataclass, TypedDict or msgspec struct, or JSON as a spec describes it.
 
@@ -150,9 +142,11 @@ class AgentHandle:
         """
 
         async def run(accepted: PromptAccepted, output: OutputWanted) -> RunReport:
-            return await self._accepted(accepted, options, approver, output)
+            return await self._accepted(accepted, how.get("options"), how.get("approver"), output)
 
-        return await run_typed(prompt, wanted, run, validator=validator, keeps_tools=keeps_tools)
+        return await run_typed(
+            prompt, wanted, run, validator=how.get("validator"), keeps_tools=how.get("keeps_tools", False)
+        )
 
     async def resume_turn(self, *, options: TurnOptions | None = None, approver: Approver | None = None) -> RunReport:
         """Carry the interrupted or failed turn on. Raises `NothingToResume`, `Busy` (AG-6)."""

@@ -98,6 +98,10 @@ class Observers:
         self.audit: AuditStore = audit or NoAudit()
         self._hooks = tuple(hooks)
 
+    def keeping(self, audit: AuditStore) -> "Observers":
+        """The same observers with another audit trail."""
+        return Observers(self._hooks, audit)
+
     def notify(self, kind: RuntimeEventKind, agent_id: str | None = None, **payload: Json) -> None:
         """Tell them. Never raises."""
         if not self._hooks:

@@ -15,6 +15,9 @@ from basis_daemon.errors import BasisError, NoSuchSession, ProviderNotFound, Usa
 from basis_daemon.processes import LocalExecutor
 from basis_daemon.runtime.agent_config import AgentConfig
 from basis_daemon.runtime.agent_handle import AgentHandle
+from basis_daemon.runtime.hooks.table import HookTable
+from basis_daemon.runtime.host_environment import HostEnvironment, detect_environment
+from basis_daemon.runtime.observers import Observers
 from basis_daemon.runtime.permissions import Unguarded
 from basis_daemon.runtime.providers.base import ModelInfo, Provider
 from basis_daemon.runtime.providers.registry import ProviderRegistry
@@ -25,6 +28,7 @@ from basis_daemon.runtime.sessions import Session, SessionOptions
 from basis_daemon.runtime.shared_parts import SharedParts
 from basis_daemon.runtime.shared_parts import new_agent_id as new_agent_id
 from basis_daemon.runtime.skills import SkillTable
+from basis_daemon.runtime.store.audit import audit_for
 from basis_daemon.runtime.store.base import AgentRecord, Store
 from basis_daemon.runtime.store.files import FileStore
 from basis_daemon.runtime.store.volatile import VolatileStore
@@ -55,6 +59,11 @@ class Runtime(SharedParts):
         """The same without any tool or provider that was not asked for (RT-1)."""
         return RuntimeBuilder(has_builtins=False, file_profile="none")
 
+    @staticmethod
+    def detect_environment() -> HostEnvironment:
+        """What kind of place this process runs in; changes nothing (RT-17)."""
+        return detect_environment()
+
     def spawn(
         self, name: str = "agent", model: ModelInfo | str | None = None, config: AgentConfig | None = None
     ) -> AgentHandle:
@@ -65,7 +74,7 @@ class Runtime(SharedParts):
         """
         config = config or AgentConfig()
         chosen = self._model(model)
-        base_dir = config.base_dir or Path.cwd()
+        base_dir = config.base_dir or _here()
         options = self._options(config, self._require_provider(chosen.provider), chosen, base_dir)
         return self._handle(self.create_session(replace(options, name=name, effort=config.effort)), config, base_dir)
 
@@ -137,6 +146,7 @@ class Runtime(SharedParts):
             environment=config.environment or {},
             roster=config.tools,
             audience=config.audience,
+            project_id=config.project_id,
             system=config.system,
             request_options=config.request_options,
             pricing=config.pricing,
@@ -178,6 +188,8 @@ class RuntimeBuilder(RuntimeParts):
         # The last thing that can fail, and the only one that touches anything (RT-6, RT-39).
         store = _store(self.store)
         store.prepare()
+        observers = Observers(self.observers, audit_for(store.root))
+        observers.notify("recovery_prepared")
         return Runtime(
             store=store,
             registry=registry,
@@ -189,8 +201,19 @@ class RuntimeBuilder(RuntimeParts):
             authorizer=self.authorizer,
             identifier=self.runtime_identifier,
             context=AppContext(*self.context),
+            hooks=HookTable(self.hooks),
+            observers=observers,
             skills=skills,
         )
+
+    async def build_async(self) -> Runtime:
+        """`build` for a program whose loop runs already: a store on disk is looked at in a thread (RT-3). Cancelled, it
+        leaves nothing open (RT-39)."""
+        return await asyncio.to_thread(self.build)
+
+
+def _here() -> Path:
+    return Path.cwd()
 
 
 def _store(wanted: Store | Path | Literal["memory"] | None) -> Store:

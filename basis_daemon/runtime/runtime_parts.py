@@ -4,7 +4,7 @@ Owns the values and their order. Makes nothing: `build` is the builder's own, se
 one with a scripted model.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Self
@@ -12,6 +12,16 @@ from typing import Literal, Self
 from basis_daemon.errors import ProviderNotFound
 from basis_daemon.processes import Executor
 from basis_daemon.redact import Secret
+from basis_daemon.runtime.hooks.chain import HookChain
+from basis_daemon.runtime.hooks.contract import (
+    INTERCEPTOR_TIMEOUT_S,
+    ExecutionHook,
+    Intercepting,
+    Interceptor,
+    PostHook,
+    PreHook,
+)
+from basis_daemon.runtime.observers import AuditHook, RuntimeHook
 from basis_daemon.runtime.permissions import Authorizer
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.providers.base import Provider, RequestOptions, ResponsesTransport
@@ -85,6 +95,8 @@ class RuntimeParts:
     authorizer: Authorizer | None = None
     runtime_identifier: str = "default"
     context: tuple[object, ...] = field(default=(), repr=False)
+    hooks: HookChain = field(default_factory=HookChain)
+    observers: tuple[RuntimeHook, ...] = (AuditHook(),)
     has_builtins: bool = True
     """Whether there are tools and an embedded provider that nobody asked for (RT-1)."""
 
@@ -184,6 +196,34 @@ class RuntimeParts:
         Without one, whatever the policy admits runs."""
         return replace(self, authorizer=authorizer)
 
+    def with_pre_hook(self, hook: PreHook) -> Self:
+        """Ask this ahead of every call, behind those named before: it may refuse it or change its input (TL-16)."""
+        return self._with_hooks(HookChain(pre=(hook,)))
+
+    def with_post_hook(self, hook: PostHook) -> Self:
+        """Ask this about every result, ahead of those named before: it may withhold or change it (TL-19)."""
+        return self._with_hooks(HookChain(post=(hook,)))
+
+    def with_execution_hook(self, hook: ExecutionHook) -> Self:
+        """Ask this on both sides of every call (TL-17)."""
+        return self._with_hooks(HookChain(execution=(hook,)))
+
+    def with_execution_hooks(self, hooks: Iterable[ExecutionHook]) -> Self:
+        """Several of them, in their order."""
+        return self._with_hooks(HookChain(execution=tuple(hooks)))
+
+    def with_interceptor(self, interceptor: Interceptor, *, timeout_s: float | None = INTERCEPTOR_TIMEOUT_S) -> Self:
+        """A guard over every session, in a task and a time limit of its own; what goes wrong in it refuses (HO-19)."""
+        return self.with_execution_hook(Intercepting(interceptor, timeout_s))
+
+    def with_hook(self, observer: RuntimeHook) -> Self:
+        """Tell this of what happens, too. It changes nothing (TL-28)."""
+        return replace(self, observers=(*self.observers, observer))
+
+    def with_hooks(self, observers: Iterable[RuntimeHook]) -> Self:
+        """Tell these, and nobody else: the audit trail is one of those replaced (TL-29)."""
+        return replace(self, observers=tuple(observers))
+
     def with_executor(self, executor: Executor) -> Self:
         """Run commands through this instead of the local shell; there is no fallback."""
         return replace(self, executor=executor)
@@ -211,6 +251,11 @@ class RuntimeParts:
         return replace(self, context=(*self.context, value))
 
     # -----------------------------------------------------------------------------------------------------------------
+
+    def _with_hooks(self, more: HookChain) -> Self:
+        had = self.hooks
+        chain = HookChain((*had.pre, *more.pre), (*had.execution, *more.execution), (*had.post, *more.post))
+        return replace(self, hooks=chain)
 
     def _naming(self, name: str) -> Self:
         return replace(self, settings=replace(self.settings, provider=name))

@@ -21,6 +21,8 @@ from basis_daemon.processes import Executor, LocalExecutor
 from basis_daemon.runtime.agent import Agent
 from basis_daemon.runtime.background import BackgroundTasks
 from basis_daemon.runtime.background_results import BackgroundInbox
+from basis_daemon.runtime.hooks.table import HookTable
+from basis_daemon.runtime.observers import Observers
 from basis_daemon.runtime.permissions import Authorizer
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.providers.base import ModelInfo, Provider, RequestOptions
@@ -32,6 +34,7 @@ from basis_daemon.runtime.runtime_parts import ProviderSettings, credentials_of,
 from basis_daemon.runtime.session_rules import SessionAnswers
 from basis_daemon.runtime.sessions import Session, SessionOptions
 from basis_daemon.runtime.skills import SessionSkills, SkillInfo, SkillTable
+from basis_daemon.runtime.store.audit import audit_for
 from basis_daemon.runtime.store.base import AgentRecord, Store
 from basis_daemon.runtime.store.results import ResultStore
 from basis_daemon.runtime.subagents import SessionNursery
@@ -64,8 +67,10 @@ class SharedParts:
         authorizer: Authorizer | None = None,
         identifier: str = "default",
         context: AppContext | None = None,
-        skills: SkillTable | None = None,
         rules: RuleStore | None = None,
+        skills: SkillTable | None = None,
+        hooks: HookTable | None = None,
+        observers: Observers | None = None,
     ) -> None:
         self.store = store
         self.rules = rules or store.rules
@@ -85,6 +90,10 @@ class SharedParts:
         """What this runtime's own agents are tagged with (RT-41)."""
         self.context = context or AppContext()
         """What the host gave for its tools; `ToolContext.app_context` finds it there."""
+        self.hooks = hooks or HookTable()
+        """Who judges calls besides the authorizer; more may be registered while it runs (TL-21)."""
+        self.observers = observers or Observers()
+        """Who is told of what happens, and the audit trail."""
         self.background = BackgroundTasks(executor)
         """Commands that are not waited for; they end with this runtime."""
         self.inboxes: list[Inbox] = [BackgroundInbox(self.background)]
@@ -145,6 +154,8 @@ class SharedParts:
             results=ResultStore(lambda: agent.directory),
             agent_id=agent.id,
             app=self.context,
+            hooks=self.hooks,
+            observers=self.observers,
             background=self.background,
             skills=SessionSkills(self.skill_table, options.skill_roots),
         )
@@ -255,6 +266,7 @@ class SharedParts:
         one."""
         other = copy(self)
         other.store = store
+        other.observers = self.observers.keeping(audit_for(store.root))
         return other
 
     async def aclose(self) -> None:
@@ -262,6 +274,7 @@ class SharedParts:
         everything is synced. Idempotent. Sessions are closed by who made them."""
         async with AsyncExitStack() as ending:
             ending.push_async_callback(asyncio.to_thread, self.store.close)
+            ending.push_async_callback(asyncio.to_thread, self.observers.audit.close)
             if isinstance(self.executor, LocalExecutor):
                 ending.push_async_callback(self.executor.processes.end_all)
             ending.push_async_callback(self.providers.aclose)

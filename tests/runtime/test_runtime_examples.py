@@ -16,7 +16,6 @@ import pytest
 
 import basis_daemon
 from basis_daemon import testing
-from basis_daemon.runtime.hooks import contract
 from basis_protocol.events import PermissionRequested
 from support.model_requests import ModelRequest
 from support.model_server import ModelServer, calls, says, tool
@@ -29,6 +28,7 @@ CALLS: dict[str, Any] = {
     "Write note.txt.": tool("write", {"path": "note.txt", "content": "x"}),
     "Write hello in capitals.": tool("uppercase", {"text": "hello"}),
     "Take three coins.": tool("take_coins", {"count": 3}),
+    "List the keys.": tool("ls", {"path": "keys"}),
     "Review the plan.": None,
 }
 """The first thing a model answers to these prompts; all else, and then, is a word."""
@@ -54,7 +54,7 @@ async def test_a_snippet_of_the_page_runs(tmp_path: Path, code: str, monkeypatch
     names: dict[str, Any] = {name: getattr(basis_daemon, name) for name in dir(basis_daemon) if name[0].isalpha()}
     names |= {name: getattr(testing, name) for name in ("MockRuntime", "ScriptedCall")}
     names |= {"asyncio": asyncio, "os": os, "Any": Any, "dataclass": dataclass}
-    names |= {"PermissionRequested": PermissionRequested, "hooks": contract}
+    names |= {"PermissionRequested": PermissionRequested}
     source = "async def snippet(directory, builder):\n" + textwrap.indent(code, "    ")
     exec(compile(source, str(DOCS / "howto/runtime.md"), "exec"), names)
     with anyio.fail_after(20):

@@ -130,3 +130,8 @@ class FileAudit:
         with contextlib.suppress(FileNotFoundError):
             if os.stat(self._path).st_ino == os.fstat(fd).st_ino:
                 self._disk.replace(self._path, f"{self._path}.1")
+
+
+def audit_for(root: Path | None) -> MemoryAudit | FileAudit:
+    """The trail of the store at `root`, or of one in memory. Touches nothing."""
+    return MemoryAudit() if root is None else FileAudit(root)
