@@ -531,6 +531,7 @@ def test_preset_is_the_vendor_and_an_endpoint_of_its_wire_is_not() -> None:
 def test_models_that_hold_no_conversation_are_not_offered_by_the_vendor() -> None:
     """RT-30: the first of the list may be taken, so it must be one that answers."""
     names = ("gemini-3-pro", "gemini-3-pro-image", "gemini-2.5-flash-preview-tts", "gemini-embedding-001", "aqa")
+    names += ("deep-research-pro-preview", "nano-banana-pro-preview")
     rows = b"".join((b'{"models": [', b",".join(b'{"name": "models/%b"}' % name.encode() for name in names), b"]}"))
     endpoint = definition_of(ProviderChoice("house", None, "https://gw.example/", "gemini_generate_content", None))
     assert [model.id for model in read_models(rows, GEMINI).models] == ["gemini-3-pro"]

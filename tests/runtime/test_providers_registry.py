@@ -331,6 +331,7 @@ async def test_unlisted_models_are_not_asked_for(registry: ProviderRegistry) -> 
 async def test_openais_own_list_holds_only_models_to_talk_to(registry: ProviderRegistry) -> None:
     """RT-30: the newest of all must be able to answer."""
     ids = ["gpt-5", "o3", "text-embedding-3-large", "whisper-1", "gpt-image-1", "gpt-4o-realtime", "tts-1", "sora-2"]
+    ids += ["o4-mini-deep-research", "gpt-4o-search-preview", "computer-use-preview"]
     async with ModelServer(models=ids) as server:
         definition = replace(openai_definition(), base_url=server.base_url)
         models = await registry.make(definition, StaticCredentials()).list_models()

@@ -199,7 +199,9 @@ def map_stream(request: Request, definition: ProviderDefinition, target: Target)
 # --- the list of models ----------------------------------------------------------------------------------------------
 
 _PAGE = {"pageSize": "1000"}
-_NO_CONVERSATION = re.compile(r"embedding|tts|image|audio|live|robotics|computer-use|imagen|veo|aqa")
+_NO_CONVERSATION = re.compile(
+    r"embedding|tts|image|banana|audio|live|lyria|robotics|computer-use|deep-research|imagen|veo|aqa"
+)
 """Models in the vendor's own list that hold no conversation with tools (RT-30)."""
 
 

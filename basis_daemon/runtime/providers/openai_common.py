@@ -22,6 +22,7 @@ _CONTEXT_KEYS = ("context_length", "context_window", "max_model_len", "max_conte
 
 _NO_CONVERSATION = re.compile(
     r"embedding|whisper|dall-e|moderation|sora|tts|transcribe|realtime|audio|image|^(babbage|davinci)|instruct"
+    r"|search|computer-use"
 )
 """Models in OpenAI's own list that can't hold a conversation; the newest of all must not be one of them (RT-30)."""
 
