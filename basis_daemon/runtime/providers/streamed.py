@@ -48,10 +48,6 @@ class StreamedMessage:
         self.stop_reason: str | None = None
         self.usage = TokenUsage()
 
-    @property
-    def has_content(self) -> bool:
-        return bool(self._blocks)
-
     def apply(self, event: ProviderEvent) -> None:
         """Take the next event. Raises `ValueError` saying what is wrong with it."""
         match event:
