@@ -29,7 +29,7 @@ from basis_daemon.workspace.connecting import connect
 from basis_daemon.workspace.connection import Connection
 from basis_daemon.workspace.credential_store import CredentialStore
 from basis_daemon.workspace.credentials import Keychain
-from basis_daemon.workspace.discovery import GlobalDir, Inherit, canonical_root, chosen_global_dir
+from basis_daemon.workspace.discovery import GlobalDir, Inherit, Source, canonical_root, chosen_global_dir
 from basis_daemon.workspace.environment import command_environment, minimal_environment
 from basis_daemon.workspace.host_tools import held
 from basis_daemon.workspace.local_servers import LocalServers
@@ -39,6 +39,7 @@ from basis_daemon.workspace.price_files import discover_prices
 from basis_daemon.workspace.prompt import Append, SystemPrompt, system_prompt
 from basis_daemon.workspace.provider_names import provider_id
 from basis_daemon.workspace.roster import ToolRoster
+from basis_daemon.workspace.skills import SkillHold, SkillsConfig, discover_skill_roots
 from basis_daemon.workspace.spawn import SpawnTool
 from basis_daemon.workspace.store import identifier_of
 from basis_daemon.workspace.workspace import Workspace
@@ -60,6 +61,7 @@ class WorkspaceBuilder:
     global_dir: GlobalDir = Inherit.GLOBAL_DIR
     config: Config | None = None
     context: ContextConfig = field(default_factory=ContextConfig)
+    skills: SkillsConfig = field(default_factory=SkillsConfig)
     settings: ProviderSettings = field(default_factory=ProviderSettings)
     shell: bool = True
     prompt: SystemPrompt | None = None
@@ -112,9 +114,14 @@ class WorkspaceBuilder:
     def with_context(self, context: ContextConfig) -> "WorkspaceBuilder":
         return replace(self, context=context)
 
+    def with_skills(self, skills: SkillsConfig) -> "WorkspaceBuilder":
+        """Where skills are looked for (workspace.md 2.3)."""
+        return replace(self, skills=skills)
+
     def without_discovery(self) -> "WorkspaceBuilder":
         """Look for no convention on disk. What is given explicitly still holds."""
-        return replace(self, config=self.config or Config(), context=ContextConfig.disabled())
+        disabled = ContextConfig.disabled()
+        return replace(self, config=self.config or Config(), context=disabled, skills=SkillsConfig.disabled())
 
     def with_model(self, model: str) -> "WorkspaceBuilder":
         """Use this model, whatever the files say."""
@@ -164,8 +171,9 @@ class WorkspaceBuilder:
     async def open(self) -> Workspace:
         """Open the directory. Fast and without network; a missing key is no error here (`Workspace.setup_error`).
 
-        Raises `ContextError`, `ConfigError`, `HostToolRefused`, and `StoreError` for a runtime of its own whose store
-        can't be used. Whatever it raises, and when it is cancelled, everything is as it was before (OP-3, OP-7).
+        Raises `ContextError`, `ConfigError`, `SkillLoadError`, `HostToolRefused`, and `StoreError` for a runtime of its
+        own whose store can't be used. Whatever it raises, and when it is cancelled, everything is as it was before
+        (OP-3, OP-7).
         """
         found = await asyncio.to_thread(self._discover)
         async with AsyncExitStack() as undo:
@@ -191,6 +199,7 @@ class WorkspaceBuilder:
             prices,
             remarks,
             RuntimePolicy.workspace_bounded(root, allow_shell=self.shell),
+            discover_skill_roots(root, self.skills, global_dir=global_dir, environment=snapshot),
         )
 
     async def _acquire(self, undo: AsyncExitStack) -> Runtime:
@@ -214,6 +223,9 @@ class WorkspaceBuilder:
             with suppress(ProviderSetupError):  # a turn will say so
                 await connection.resolve()
         _furnish(runtime)
+        hold = SkillHold(runtime.skill_table, [each.path for each in found.skill_roots])
+        undo.callback(hold.release)
+        skills = await asyncio.to_thread(hold.take)
         undo.enter_context(held(runtime.registry, self.tools, identifier_of(root)))
         return Opened(
             root=root,
@@ -225,6 +237,8 @@ class WorkspaceBuilder:
             roster=self.roster,
             environment=command_environment(found.snapshot, socket=self.socket),
             system=system_prompt(found.context, self.prompt),
+            skills_dirs=tuple(each.path for each in found.skill_roots),
+            skills=skills,
             host_tools=tuple(tool.spec.name for tool in self.tools),
             notices=(*notices, *found.remarks),
             prices=found.prices,
@@ -258,6 +272,7 @@ class _Found:
     prices: PriceList
     remarks: list[str]
     policy: RuntimePolicy
+    skill_roots: list[Source]
 
 
 def _snapshot(wanted: Environment) -> Mapping[str, str]:

@@ -32,9 +32,11 @@ from basis_daemon.workspace.provider_names import EMBEDDED
 from basis_daemon.workspace.providers import HOW_TO_CONNECT
 from basis_daemon.workspace.roster import ToolRoster
 from basis_daemon.workspace.run import PreparedRun
+from basis_daemon.workspace.skills import LoadedSkill
 from basis_daemon.workspace.spec import RunSpec
 from basis_daemon.workspace.store import identifier_of
 from basis_daemon.workspace.surroundings import RunSurroundings
+from basis_protocol.events import SkillSummary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +52,8 @@ class Opened:
     roster: ToolRoster
     environment: Mapping[str, str]
     system: str | None
+    skills_dirs: tuple[Path, ...]
+    skills: tuple[LoadedSkill, ...]
     host_tools: tuple[str, ...]
     notices: tuple[str, ...]
     overlay: Callable[[Path], str | None]
@@ -120,6 +124,8 @@ def _surroundings(opened: Opened, spec: RunSpec) -> RunSurroundings:
     return RunSurroundings(
         workspace=str(opened.root),
         context_files=opened.context.files,
+        skills_dirs=[str(path) for path in opened.skills_dirs],
+        skills=[SkillSummary(name=each.name, description=each.description) for each in opened.skills],
         connection=opened.connection,
         spec=spec,
         notices=opened.notices,
@@ -144,6 +150,7 @@ def _options(
         agent_id=agent_id,
         project_id=opened.identifier,
         overlay=opened.overlay,
+        skill_roots=opened.skills_dirs,
         pricing=pricing(opened.prices, opened.connection),
     )
 

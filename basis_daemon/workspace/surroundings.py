@@ -4,7 +4,7 @@ Owns the answers `run.py` asks for before and at the start of a turn. Keeps no w
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import anyio
@@ -18,7 +18,7 @@ from basis_daemon.workspace.budget import BudgetPool
 from basis_daemon.workspace.connection import Connection
 from basis_daemon.workspace.run import PreparedRun
 from basis_daemon.workspace.spec import RunSpec
-from basis_protocol.events import EVENT_SCHEMA_VERSION, ContextFile, RunStarted
+from basis_protocol.events import EVENT_SCHEMA_VERSION, ContextFile, RunStarted, SkillSummary
 
 _T = TypeVar("_T")
 
@@ -34,6 +34,8 @@ class RunSurroundings:
     notices: Sequence[str]
     look_for_servers: Callable[[], Awaitable[Sequence[str]]]
     """Sentences that offer model servers found on this machine. Asked only when nothing else was chosen."""
+    skills_dirs: list[str] = field(default_factory=list[str])
+    skills: list[SkillSummary] = field(default_factory=list[SkillSummary])
     run: PreparedRun | None = None
 
     def mode(self) -> str:
@@ -55,6 +57,8 @@ class RunSurroundings:
             model=run.record.model,
             provider=run.record.provider,
             context_files=self.context_files,
+            skills_dirs=self.skills_dirs,
+            skills=self.skills,
             resumed=resumed,
         )
 

@@ -29,6 +29,7 @@ from basis_daemon.workspace.model_catalogue import Listing
 from basis_daemon.workspace.provider_names import EMBEDDED
 from basis_daemon.workspace.reachable import listings
 from basis_daemon.workspace.run import PreparedRun
+from basis_daemon.workspace.skills import LoadedSkill
 from basis_daemon.workspace.spec import RunSpec
 from basis_protocol.events import ContextFile
 
@@ -54,7 +55,8 @@ class Workspace:
     async def open(cls, path: str | os.PathLike[str]) -> "Workspace":
         """Open `path` with everything found where convention puts it, on a runtime of its own (OP-6).
 
-        Raises `ContextError`, `ConfigError`, `StoreError`. A missing key is no error: see `setup_error`.
+        Raises `ContextError`, `ConfigError`, `SkillLoadError`, `StoreError`. A missing key is no error: see
+        `setup_error`.
         """
         return await cls.builder(path).open()
 
@@ -151,6 +153,17 @@ class Workspace:
     @property
     def context_files(self) -> list[ContextFile]:
         return self._opened.context.files
+
+    @property
+    def skills_dirs(self) -> list[Path]:
+        """Its directories of skills, most specific first."""
+        return list(self._opened.skills_dirs)
+
+    @property
+    def skills(self) -> list[LoadedSkill]:
+        """What `load_skill` would have known when it was opened, by name: its own and those of its siblings on the
+        runtime (SH-8)."""
+        return list(self._opened.skills)
 
     @property
     def config(self) -> Config:
