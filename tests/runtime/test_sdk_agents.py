@@ -21,9 +21,11 @@ from basis_daemon.runtime.agent_config import AgentConfig
 from basis_daemon.runtime.agent_handle import AgentHandle
 from basis_daemon.runtime.cancel import CancelSignal
 from basis_daemon.runtime.feed import Snapshot
+from basis_daemon.runtime.hooks.contract import HookOutcome, HookRequest, Replace
 from basis_daemon.runtime.limits import TurnOptions
+from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.policy import RuntimePolicy
-from basis_daemon.runtime.providers.base import ModelInfo
+from basis_daemon.runtime.providers.base import ModelInfo, TokenUsage
 from basis_daemon.runtime.providers.errors import InvalidRequest, RetryableError
 from basis_daemon.runtime.providers.scripted import ScriptedCall, ScriptedProvider, text
 from basis_daemon.runtime.reports import OutputFailure
@@ -41,8 +43,12 @@ from basis_protocol.events import (
     RunFinished,
     RunStarted,
     TaskUpdated,
+    ToolCompleted,
+    ToolQueued,
+    UsageReported,
     UserMessage,
 )
+from support.conversations import Counter
 
 pytestmark = pytest.mark.anyio
 
@@ -222,6 +228,48 @@ async def test_a_tap_that_fails_harms_neither_the_turn_nor_other_taps(caplog: py
     assert report.succeeded and report.sink_error is None
     assert len([event for event in seen if isinstance(event, AssistantDelta)]) == 600
     assert "a tap failed" in caplog.text
+
+
+async def test_events_of_calls_say_what_the_tool_itself_gave_and_whose_they_are(counter: Counter) -> None:
+    """AG-33, SE-7: what hooks made of a result is the model's to read; usage names its agent."""
+
+    async def hide(request: HookRequest) -> HookOutcome:
+        return Replace("hidden")
+
+    script = MockRuntime.builder().with_tool(counter.tool()).with_post_hook(hide)
+    script = script.tool_calls(ScriptedCall("bump", {"n": 1}), ScriptedCall("ls")).usage(TokenUsage(input_tokens=3))
+    async with script.text("done").build() as mock:
+        agent, seen = mock.spawn(), list[AnyEvent]()
+        agent.events.tap(seen.append)
+        await agent.send("count")
+
+    queued = {event.tool_name: event.mutability for event in seen if isinstance(event, ToolQueued)}
+    assert queued == {"bump": "mutating", "ls": "read_only"}
+    assert "counted 1" in [event.summary for event in seen if isinstance(event, ToolCompleted)]
+    assert "hidden" in str(mock.recorded_requests()[1].messages[-1])
+    assert {event.agent_id for event in seen if isinstance(event, UsageReported)} == {agent.id}
+
+
+@pytest.mark.parametrize(
+    ("input", "expected"),
+    [
+        ({"path": "a.py"}, "ls: a.py"),
+        ({"path": "ä" * 80}, f"ls: {'ä' * 48}..."),
+        ({"x": "y" * 90}, None),
+    ],
+)
+async def test_calls_are_told_in_a_line(input: dict[str, Json], expected: str | None) -> None:
+    """SE-8: cut between characters."""
+    async with MockRuntime.builder().tool_calls(ScriptedCall("ls", input)).text("done").build() as mock:
+        agent, seen = mock.spawn(), list[AnyEvent]()
+        agent.events.tap(seen.append)
+        await agent.send("look")
+
+    (queued,) = [event for event in seen if isinstance(event, ToolQueued)]
+    if expected is not None:
+        assert queued.summary == expected
+    else:
+        assert queued.summary.startswith('ls({"x":"yyy') and len(queued.summary.encode()) <= 70
 
 
 # --- changes ---------------------------------------------------------------------------------------------------------

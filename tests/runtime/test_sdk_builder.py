@@ -1,15 +1,20 @@
 """Making a runtime, and what it says of itself (runtime.md 1.1, 1.2, 1.8, 1.9)."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from basis_daemon.errors import LegacyStore, ProviderNotFound, UsageError
 from basis_daemon.redact import Secret
 from basis_daemon.runtime.host_environment import detect_environment
 from basis_daemon.runtime.messages import Json, ToolResult
+from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.providers.definition import Credentials
 from basis_daemon.runtime.providers.registry import chat_completions_definition, openai_definition
 from basis_daemon.runtime.providers.scripted import ScriptedProvider, text
@@ -73,6 +78,28 @@ async def test_builder_is_a_value_that_may_be_used_again() -> None:
         assert third.registry.find("inspect") is None
     mine = one.tools[0]
     assert half.with_model("n").with_tool(mine) == half.with_tool(mine).with_model("n")
+
+
+CALLS: list[Callable[[RuntimeBuilder], RuntimeBuilder]] = [
+    lambda builder: builder.with_model("m"),
+    lambda builder: builder.with_ephemeral_history(),
+    lambda builder: builder.with_policy(RuntimePolicy.permissive()),
+    lambda builder: builder.with_runtime_identifier("mine"),
+    lambda builder: builder.with_responses_transport("web_socket"),
+    lambda builder: builder.with_file_tools("both"),
+    lambda builder: builder.with_ollama(),
+    lambda builder: builder.with_context(Settings("here")),
+    lambda builder: builder.with_base_url("http://127.0.0.1:9/"),
+    lambda builder: builder.with_wire("responses"),
+]
+
+
+@given(st.permutations(CALLS))
+def test_the_order_of_calls_does_not_matter(calls: list[Callable[[RuntimeBuilder], RuntimeBuilder]]) -> None:
+    """RT-2: as long as they speak of different things."""
+    assert reduce(lambda builder, call: call(builder), calls, RuntimeBuilder()) == reduce(
+        lambda builder, call: call(builder), CALLS, RuntimeBuilder()
+    )
 
 
 def test_building_without_any_provider_fails_and_leaves_nothing(tmp_path: Path) -> None:
