@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from basis_daemon.runtime.feed import Snapshot as Snapshot
     from basis_daemon.runtime.limits import ProviderRetry as ProviderRetry
     from basis_daemon.runtime.limits import TurnOptions as TurnOptions
+    from basis_daemon.runtime.messages import image_bytes as image_bytes
+    from basis_daemon.runtime.messages import image_url as image_url
     from basis_daemon.runtime.permissions import Authorization as Authorization
     from basis_daemon.runtime.permissions import AuthorizationRequest as AuthorizationRequest
     from basis_daemon.runtime.permissions import Authorizer as Authorizer
@@ -79,6 +81,7 @@ _HOMES = {
     "runtime.cancel": ("CancelSignal", "StopSignal"),
     "runtime.feed": ("Lagged", "Snapshot"),
     "runtime.limits": ("ProviderRetry", "TurnOptions"),
+    "runtime.messages": ("image_bytes", "image_url"),
     "runtime.permissions": ("Authorization", "AuthorizationRequest", "Authorizer"),
     "runtime.policy": ("RuntimePolicy",),
     "runtime.providers.base": ("ModelInfo", "RequestOptions", "ResponsesOptions", "SessionHints"),
