@@ -4,6 +4,7 @@ memory."""
 import asyncio
 import contextlib
 import gzip
+import re
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -14,8 +15,9 @@ import msgspec
 import pytest
 
 from basis_daemon.redact import Secret
-from basis_daemon.runtime.messages import Text
+from basis_daemon.runtime.messages import Message, Text, ToolResult, ToolUse, assistant, user
 from basis_daemon.runtime.providers import http
+from basis_daemon.runtime.providers.base import Request, ToolDefinition
 from basis_daemon.runtime.providers.errors import HttpError, MalformedStream, ProviderError, RetryableError
 from basis_daemon.runtime.providers.failures import LONGEST_WISH_S, Target, from_stream, retry_after
 from basis_daemon.runtime.providers.http import Call, HttpPool, open_stream
@@ -25,7 +27,7 @@ from basis_daemon.runtime.providers.remote import WIRES
 from basis_daemon.runtime.providers.sse import SseParser
 from basis_daemon.runtime.providers.websocket_frames import FrameParser, TextMessage
 from support.model_server import ModelServer, Raw, hangs
-from support.wire_streams import collected, stream
+from support.wire_streams import body, collected, stream
 
 pytestmark = pytest.mark.anyio
 
@@ -170,6 +172,37 @@ def test_query_of_a_search_that_is_no_text_is_none() -> None:
         {"type": "message_stop"},
     )
     assert collected(answer).message().content[0].action == {"type": "search", "query": None}  # type: ignore[union-attr]
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
+@pytest.mark.parametrize("name", ["", "functions.read", "read file\n", "1st", "é" * 100])
+def test_name_that_a_model_made_up_is_sent_back_as_every_vendor_takes_it(wire: Any, name: str) -> None:
+    """A vendor that refuses one would refuse the conversation for ever."""
+    called = [user("x"), assistant(ToolUse("c", name, {})), Message("user", [ToolResult("c", "no such tool")])]
+    sent = names_in(body(wire, DEFINITION, Request("m", called)))
+    assert len(set(sent)) == 1
+    assert re.fullmatch("[A-Za-z_][A-Za-z0-9_-]{0,63}", sent[0])
+
+
+@pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
+def test_name_that_is_on_offer_is_sent_back_as_it_is(wire: Any) -> None:
+    called = [user("x"), assistant(ToolUse("c", "a.b", {})), Message("user", [ToolResult("c", "done")])]
+    tools = [ToolDefinition("a.b", "Does it.", {})]
+    assert set(names_in(body(wire, DEFINITION, Request("m", called, tools=tools)))) == {"a.b"}
+
+
+def names_in(sent: Any) -> list[str]:
+    """The names in calls and results of a request, wherever its wire has them."""
+    if isinstance(sent, list):
+        return [name for item in sent for name in names_in(item)]  # pyright: ignore[reportUnknownVariableType]
+    if not isinstance(sent, dict):
+        return []
+    fields: dict[str, Any] = {key: value for key, value in sent.items() if key != "tools"}  # pyright: ignore[reportUnknownVariableType]
+    own = [fields["name"]] if isinstance(fields.get("name"), str) else []
+    return own + [name for value in fields.values() for name in names_in(value)]
 
 
 # --- amounts ---------------------------------------------------------------------------------------------------------

@@ -33,7 +33,13 @@ from basis_daemon.runtime.providers.encoded import EncodedMessages, joined
 from basis_daemon.runtime.providers.errors import InvalidRequest, MalformedStream
 from basis_daemon.runtime.providers.failures import Target
 from basis_daemon.runtime.providers.schemas import ANTHROPIC_OUTPUT, pruned
-from basis_daemon.runtime.providers.sealed import is_sealed_here, plain_words, refuse_misplaced_images
+from basis_daemon.runtime.providers.sealed import (
+    is_sealed_here,
+    odd_names,
+    plain_words,
+    refuse_misplaced_images,
+    sendable_name,
+)
 from basis_daemon.runtime.providers.wire import ModelPage, StreamMapper, Wire, newest_first
 
 Json = dict[str, Any]
@@ -155,24 +161,26 @@ def _thinking_fields(request: Request, definition: ProviderDefinition, rule: Eff
 
 def _messages(request: Request, here: Provenance, history: EncodedMessages) -> Sequence[bytes]:
     """The conversation; the ends of the last user messages are marked, so that all up to there is cached (D-9)."""
-    searchable = _deferred(request)
+    searchable, odd = _deferred(request), odd_names(request)
 
     def encode(message: Message) -> bytes:
-        return _encode(message, here, searchable)
+        return _encode(message, here, searchable, odd)
 
-    encoded = list(history.of(request.messages, encode, (here, searchable)))
+    encoded = list(history.of(request.messages, encode, (here, searchable, odd)))
     said = [at for at in range(len(encoded)) if encoded[at] and request.messages[at].role == "user"]
     for at in said[-_CACHED_USER_MESSAGES:]:
-        encoded[at] = _encode(request.messages[at], here, searchable, is_marked=True)
+        encoded[at] = _encode(request.messages[at], here, searchable, odd, is_marked=True)
     return encoded
 
 
-def _encode(message: Message, here: Provenance, searchable: frozenset[str], *, is_marked: bool = False) -> bytes:
+def _encode(
+    message: Message, here: Provenance, searchable: frozenset[str], odd: frozenset[str], *, is_marked: bool = False
+) -> bytes:
     """One message; empty if it holds nothing this wire takes."""
     refuse_misplaced_images(message)
     # The vendor refuses a result behind text.
     blocks = sorted(message.content, key=lambda block: not isinstance(block, ToolResult))
-    parts = [part for block in blocks for part in _parts(block, message.role, here, searchable)]
+    parts = [part for block in blocks for part in _parts(block, message.role, here, searchable, odd)]
     if not parts:
         return b""
     if is_marked:
@@ -180,7 +188,9 @@ def _encode(message: Message, here: Provenance, searchable: frozenset[str], *, i
     return msgspec.json.encode({"role": message.role, "content": parts})
 
 
-def _parts(block: ContentBlock, role: str, here: Provenance, searchable: frozenset[str]) -> list[Json]:
+def _parts(
+    block: ContentBlock, role: str, here: Provenance, searchable: frozenset[str], odd: frozenset[str]
+) -> list[Json]:
     match block:
         case Text():
             return _text(block.text)
@@ -191,7 +201,8 @@ def _parts(block: ContentBlock, role: str, here: Provenance, searchable: frozens
         case Image():
             return [{"type": "image", "source": _source(block)}]
         case ToolUse():
-            return [{"type": "tool_use", "id": _call_id(block.id), "name": block.name, "input": block.input}]
+            name = sendable_name(block.name, odd)
+            return [{"type": "tool_use", "id": _call_id(block.id), "name": name, "input": block.input}]
         case ToolResult():
             row: Json = {"type": "tool_result", "tool_use_id": _call_id(block.tool_use_id), "content": block.as_text()}
             return [{**row, "is_error": True} if block.is_error else row]

@@ -31,7 +31,13 @@ from basis_daemon.runtime.providers.errors import InvalidRequest, MalformedStrea
 from basis_daemon.runtime.providers.failures import Target
 from basis_daemon.runtime.providers.gemini_stream import GeminiMapper
 from basis_daemon.runtime.providers.schemas import GEMINI, pruned
-from basis_daemon.runtime.providers.sealed import is_sealed_here, plain_words, refuse_misplaced_images
+from basis_daemon.runtime.providers.sealed import (
+    is_sealed_here,
+    odd_names,
+    plain_words,
+    refuse_misplaced_images,
+    sendable_name,
+)
 from basis_daemon.runtime.providers.wire import ModelPage, StreamMapper, Wire, newest_first
 
 Json = dict[str, Any]
@@ -114,13 +120,13 @@ def _generation(request: Request) -> Json:
 
 
 def _contents(request: Request, here: Provenance, history: EncodedMessages) -> Sequence[bytes]:
-    calls = _Calls(request.messages)
+    calls, odd = _Calls(request.messages), odd_names(request)
 
     def encode(message: Message) -> bytes:
         # It looks at earlier messages too, which are the same wherever what is encoded here is used again.
-        return _encode(message, here, calls)
+        return _encode(message, here, calls, odd)
 
-    return history.of(request.messages, encode, here)
+    return history.of(request.messages, encode, (here, odd))
 
 
 class _Calls:
@@ -140,12 +146,12 @@ class _Calls:
             raise InvalidRequest(f"there is no call {result.tool_use_id!r} that a result could belong to") from None
 
 
-def _encode(message: Message, here: Provenance, calls: _Calls) -> bytes:
+def _encode(message: Message, here: Provenance, calls: _Calls, odd: frozenset[str]) -> bytes:
     """One message; empty if it holds nothing this wire takes."""
     refuse_misplaced_images(message)
     # Results answer the calls right ahead of them; nothing may stand in between.
     blocks = sorted(message.content, key=lambda block: not isinstance(block, ToolResult))
-    parts = [part for block in blocks for part in _parts(block, message.role, here, calls)]
+    parts = [part for block in blocks for part in _parts(block, message.role, here, calls, odd)]
     if not parts:
         return b""
     first = next((part for part in parts if "functionCall" in part), None)
@@ -154,7 +160,7 @@ def _encode(message: Message, here: Provenance, calls: _Calls) -> bytes:
     return msgspec.json.encode({"role": "model" if message.role == "assistant" else "user", "parts": parts})
 
 
-def _parts(block: ContentBlock, role: str, here: Provenance, calls: _Calls) -> list[Json]:
+def _parts(block: ContentBlock, role: str, here: Provenance, calls: _Calls, odd: frozenset[str]) -> list[Json]:
     match block:
         case Text():
             return [{"text": block.text}] if block.text else []
@@ -167,12 +173,15 @@ def _parts(block: ContentBlock, role: str, here: Provenance, calls: _Calls) -> l
         case Image():
             return [{"inlineData": _inline(block)}]
         case ToolUse():
-            call = {"functionCall": {**_own_id(block, here), "name": block.name, "args": block.input}}
+            call = {
+                "functionCall": {**_own_id(block, here), "name": sendable_name(block.name, odd), "args": block.input}
+            }
             return [{**call, "thoughtSignature": block.signature} if is_sealed_here(block, here) else call]
         case ToolResult():
             call = calls.of(block)
             response = {"error": block.as_text()} if block.is_error else {"output": block.content}
-            return [{"functionResponse": {**_own_id(call, here), "name": call.name, "response": response}}]
+            name = sendable_name(call.name, odd)
+            return [{"functionResponse": {**_own_id(call, here), "name": name, "response": response}}]
         case HostedToolSearch() | HostedWebSearch() | ImageGeneration():
             return []  # another vendor's
 

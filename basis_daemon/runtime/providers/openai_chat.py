@@ -21,7 +21,7 @@ from basis_daemon.runtime.providers.openai_common import (
     read_models,
     result_text,
 )
-from basis_daemon.runtime.providers.sealed import refuse_misplaced_images
+from basis_daemon.runtime.providers.sealed import odd_names, refuse_misplaced_images, sendable_name
 from basis_daemon.runtime.providers.wire import StreamMapper, Wire
 
 Json = dict[str, Any]
@@ -45,13 +45,18 @@ def build_body(request: Request, definition: ProviderDefinition, history: Encode
         schema = {"name": wanted.name, "schema": wanted.schema, "strict": wanted.strict}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     fields = msgspec.json.encode({**body, "stream": True, "stream_options": {"include_usage": True}})
+    odd = odd_names(request)
+
+    def encode(message: Message) -> bytes:
+        return _encode(message, odd)
+
     system = [msgspec.json.encode({"role": "system", "content": request.system})] if request.system else []
-    rows = (*system, *history.of(request.messages, _encode, None))
+    rows = (*system, *history.of(request.messages, encode, odd))
     return array_body(fields[:-1] + b',"messages":[', rows, b"]}")
 
 
-def _encode(message: Message) -> bytes:
-    return joined([msgspec.json.encode(row) for row in _messages(message)])
+def _encode(message: Message, odd: frozenset[str]) -> bytes:
+    return joined([msgspec.json.encode(row) for row in _messages(message, odd)])
 
 
 def _tool_fields(request: Request) -> Json:
@@ -68,12 +73,12 @@ def _tool_fields(request: Request) -> Json:
     return {"tools": rows, "tool_choice": _tool_choice(request)}
 
 
-def _messages(message: Message) -> list[Json]:
+def _messages(message: Message, odd: frozenset[str]) -> list[Json]:
     """One message as this wire has it: results are messages of their own, ahead of what was said with them."""
     refuse_misplaced_images(message)
     results = [block for block in message.content if isinstance(block, ToolResult)]
     rows: list[Json] = [{"role": "tool", "tool_call_id": r.tool_use_id, "content": result_text(r)} for r in results]
-    calls = [_call(block) for block in message.content if isinstance(block, ToolUse)]
+    calls = [_call(block, odd) for block in message.content if isinstance(block, ToolUse)]
     content = _content(message.content)
     if calls:
         rows.append({"role": message.role, "content": content or None, "tool_calls": calls})
@@ -95,9 +100,9 @@ def _content(blocks: list[ContentBlock]) -> str | list[Json]:
     return parts
 
 
-def _call(call: ToolUse) -> Json:
+def _call(call: ToolUse, odd: frozenset[str]) -> Json:
     # Input that was no JSON object goes back as `{}`: several servers refuse a conversation holding broken arguments.
-    function = {"name": call.name, "arguments": msgspec.json.encode(call.input).decode()}
+    function = {"name": sendable_name(call.name, odd), "arguments": msgspec.json.encode(call.input).decode()}
     return {"id": call.id, "type": "function", "function": function}
 
 

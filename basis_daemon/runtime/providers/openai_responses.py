@@ -30,7 +30,13 @@ from basis_daemon.runtime.providers.openai_common import image_url, read_models,
 from basis_daemon.runtime.providers.openai_hosted import TOOL_SEARCH, WIRE_NAMES, hosted_item, hosted_tool
 from basis_daemon.runtime.providers.openai_responses_stream import ResponsesMapper
 from basis_daemon.runtime.providers.response_chain import is_stored
-from basis_daemon.runtime.providers.sealed import is_sealed_here, plain_words, refuse_misplaced_images
+from basis_daemon.runtime.providers.sealed import (
+    is_sealed_here,
+    odd_names,
+    plain_words,
+    refuse_misplaced_images,
+    sendable_name,
+)
 from basis_daemon.runtime.providers.wire import StreamMapper, Wire
 
 Json = dict[str, Any]
@@ -46,11 +52,12 @@ def build_body(request: Request, definition: ProviderDefinition, history: Encode
     """
     here = _provenance(request, definition)
     is_structured = definition.capabilities.structured_tool_results
+    odd = odd_names(request)
 
     def encode(message: Message) -> bytes:
-        return joined([msgspec.json.encode(item) for item in _items(message, here, is_structured)])
+        return joined([msgspec.json.encode(item) for item in _items(message, here, odd, is_structured)])
 
-    items = history.of(request.messages, encode, here)
+    items = history.of(request.messages, encode, (here, odd))
     fields = msgspec.json.encode({**_head(request), **_answer_fields(request), **_tool_fields(request, definition)})
     return array_body(fields[:-1] + b',"input":[', items, b"]}")
 
@@ -135,7 +142,7 @@ def _provenance(request: Request, definition: ProviderDefinition) -> Provenance:
     return Provenance(definition.identity, request.model, "open_ai_encrypted")
 
 
-def _items(message: Message, here: Provenance, is_structured: bool) -> list[Json]:
+def _items(message: Message, here: Provenance, odd: frozenset[str], is_structured: bool) -> list[Json]:
     """One message as the items of this wire, in the order of its blocks; neighbouring prose is one item."""
     refuse_misplaced_images(message)
     is_sealed = any(isinstance(block, Thinking) and _is_replayable(block, here) for block in message.content)
@@ -147,7 +154,7 @@ def _items(message: Message, here: Provenance, is_structured: bool) -> list[Json
             continue
         items += _prose(message.role, prose)
         prose = []
-        item = _item(block, is_sealed, is_structured)
+        item = _item(block, odd, is_sealed, is_structured)
         items += [item] if item is not None else []
     return items + _prose(message.role, prose)
 
@@ -165,13 +172,14 @@ def _part(block: ContentBlock, role: str) -> list[Json]:
     return [{"type": kind, "text": block.text}] if isinstance(block, Text) and block.text else []
 
 
-def _item(block: ContentBlock, is_sealed: bool, is_structured: bool) -> Json | None:
+def _item(block: ContentBlock, odd: frozenset[str], is_sealed: bool, is_structured: bool) -> Json | None:
     match block:
         case ToolUse():
             # An item id is known to the vendor only along with the reasoning it came from (PV-20).
             own = {"id": block.item_id} if is_sealed and block.item_id else {}
             arguments = msgspec.json.encode(block.input).decode()
-            return {"type": "function_call", **own, "call_id": block.id, "name": block.name, "arguments": arguments}
+            name = sendable_name(block.name, odd)
+            return {"type": "function_call", **own, "call_id": block.id, "name": name, "arguments": arguments}
         case ToolResult():
             is_text = block.is_error or not is_structured
             output = result_text(block) if is_text else block.content
