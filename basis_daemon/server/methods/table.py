@@ -2,7 +2,19 @@
 
 from collections.abc import Mapping
 
-from basis_daemon.server.methods import asks, auth, daemon, drafts, files, models, rules, sessions, turns, workspaces
+from basis_daemon.server.methods import (
+    asks,
+    auth,
+    daemon,
+    drafts,
+    files,
+    models,
+    rules,
+    sessions,
+    tasks,
+    turns,
+    workspaces,
+)
 from basis_daemon.server.router import Handler, InstantHandler
 from basis_daemon.server.services import Services
 
@@ -14,6 +26,7 @@ HANDLERS: Mapping[str, Handler[Services]] = {
     **sessions.HANDLERS,
     **drafts.HANDLERS,
     **turns.HANDLERS,
+    **tasks.HANDLERS,
     **asks.HANDLERS,
     **rules.HANDLERS,
     **models.HANDLERS,

@@ -67,6 +67,16 @@ def _describe(info: WorkspaceInfo, workspace: Workspace) -> WorkspaceDescription
             for name, each in settings.items()
         },
         config_files=workspace.config_files,
+        skills=[
+            {
+                "name": skill.name,
+                "description": skill.description,
+                "path": str(skill.path),
+                "root": str(skill.root),
+                "modelInvocable": skill.model_invocable,
+            }
+            for skill in workspace.skills
+        ],
         tools=workspace.tools,
     )
 
