@@ -1,9 +1,12 @@
 """The daemon's places on disk. One value, worked out once from an environment, passed to whoever needs it."""
 
+import errno
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from basis_protocol import address
 
@@ -62,3 +65,13 @@ def make_private_directory(path: Path) -> None:
         path = path.parent
     for directory in reversed(missing):
         directory.mkdir(mode=0o700, exist_ok=True)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file somebody else may have put there, for reading. Raises `OSError` for what is no regular file: a FIFO
+    would be waited for, and a device has no end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is not a regular file", str(path))

@@ -21,6 +21,8 @@ SCHEMA = 1
 FILE = "prices.json"
 SHIPPED = Path(__file__).with_name(FILE)
 PER_TOKENS = 1_000_000
+MOST = 1_000_000
+"""Dollars for a million tokens: what is more is no price, and its sums could be written nowhere."""
 NANO_PER_PRICED_TOKEN = Decimal(1_000_000_000) / PER_TOKENS
 
 _DATED = re.compile(r"-\d{4}-?\d{2}-?\d{2}\Z")
@@ -128,7 +130,9 @@ def read_prices(data: bytes) -> PriceList:
     for at, row in enumerate(found.prices):
         for name in ("input", "output", "cache_read", "cache_write"):
             if not _is_price(getattr(row, name)):
-                raise UnusablePrices(f"`prices[{at}].{name}` is no decimal number of dollars in a string")
+                raise UnusablePrices(f"`prices[{at}].{name}` is no decimal number up to {MOST:,} in a string")
+        if row.up_to_input_tokens is not None and row.up_to_input_tokens < 1:
+            raise UnusablePrices(f"`prices[{at}].up_to_input_tokens` is less than 1")
     return PriceList(found.prices)
 
 
@@ -145,4 +149,4 @@ def _is_price(value: str | None) -> bool:
         number = Decimal(value)
     except InvalidOperation:
         return False
-    return number.is_finite() and number >= 0
+    return number.is_finite() and 0 <= number <= MOST

@@ -5,12 +5,11 @@ clients attached to that workspace.
 """
 
 import html
-import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from basis_daemon.errors import ContextUnreadable
+from basis_daemon.paths import open_regular
 from basis_daemon.workspace.discovery import (
     GlobalDir,
     Inherit,
@@ -117,19 +116,13 @@ def _document_in(place: Source, names: tuple[str, ...]) -> Source | None:
 
 def _read(path: Path) -> str:
     try:
-        # Opened without waiting: a FIFO of that name must not hold up the opening of a repository.
-        with open(path, "rb", opener=_open_at_once) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise _unreadable(path, "it is not a regular file")
+        # A FIFO of that name must not hold up the opening of a repository.
+        with open_regular(path) as file:
             return file.read().decode("utf-8")
     except UnicodeDecodeError:
         raise _unreadable(path, "it is not UTF-8 text") from None
     except OSError as error:
         raise _unreadable(path, error.strerror or "reading it failed") from None
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _unreadable(path: Path, reason: str) -> ContextUnreadable:

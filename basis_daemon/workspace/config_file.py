@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from basis_daemon.errors import ConfigError
+from basis_daemon.paths import open_regular
 from basis_daemon.workspace.discovery import WORKSPACE, Source
 
 SCHEMA = 1
@@ -82,7 +83,9 @@ class ConfigFile:
     def _text(self) -> str:
         # Parser and codec exceptions hold the text they failed on, so ours are raised once those are let go (DI-4).
         try:
-            return self.source.path.read_bytes().decode("utf-8-sig")
+            # A repository brings this file, and could bring a FIFO.
+            with open_regular(self.source.path) as file:
+                return file.read().decode("utf-8-sig")
         except UnicodeDecodeError:
             problem = "it is not UTF-8 text"
         except OSError as error:

@@ -6,6 +6,7 @@ Owns where the person's file is and what is said when it can't be used. What a l
 
 from pathlib import Path
 
+from basis_daemon.paths import open_regular
 from basis_daemon.runtime.prices import FILE, PriceList, Pricing, UnusablePrices, read_prices, shipped_prices
 from basis_daemon.workspace.connection import Connection
 from basis_protocol.events import Usage
@@ -18,7 +19,8 @@ def discover_prices(global_dir: Path | None) -> tuple[PriceList, list[str]]:
         return shipped_prices(), []
     path = global_dir / FILE
     try:
-        own = read_prices(path.read_bytes())
+        with open_regular(path) as file:
+            own = read_prices(file.read())
     except FileNotFoundError:
         return shipped_prices(), []
     except OSError as error:

@@ -30,7 +30,10 @@ def dollars(nano: int) -> str:
         return "$0"
     if nano < 100_000:
         return "under $0.0001"
-    return f"${nano / 1e9:,.2f}" if nano >= 100_000_000 else f"${nano / 1e9:.4f}"
+    if nano < 100_000_000:
+        return f"${nano / 1e9:.4f}"
+    cents = (nano + 5_000_000) // 10_000_000  # whole numbers: a sum may be more than a float holds
+    return f"${cents // 100:,}.{cents % 100:02d}"
 
 
 def tokens(count: int) -> str:

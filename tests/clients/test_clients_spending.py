@@ -42,6 +42,7 @@ def test_a_cost_is_told_as_far_as_it_is_known(used: Any, words: str) -> None:
         (99_999_999, "$0.1000"),
         (123_456_789_012, "$123.46"),
         (1_234_500_000_000, "$1,234.50"),
+        (10**400, f"${10**391:,}.00"),
     ],
 )
 def test_amounts_are_short_and_not_rounded_to_nothing(nano: int, shown: str) -> None:

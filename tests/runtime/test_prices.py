@@ -89,6 +89,9 @@ def test_a_persons_own_rows_go_first_and_may_say_that_a_price_is_not_known() -> 
         '{"schema": 1, "prices": [{"provider": "p", "model": "m", "input": "-1", "output": "2"}]}',
         '{"schema": 1, "prices": [{"provider": "p", "model": "m", "input": "NaN", "output": "2"}]}',
         '{"schema": 1, "prices": [{"provider": "p", "model": "m", "inputs": "1"}]}',
+        '{"schema": 1, "prices": [{"provider": "p", "model": "m", "input": "1e999", "output": "2"}]}',
+        '{"schema": 1, "prices": [{"provider": "p", "model": "m", "input": "1", "output": "1000000.01"}]}',
+        '{"schema": 1, "prices": [{"provider": "p", "model": "m", "up_to_input_tokens": 0}]}',
     ],
 )
 def test_a_list_that_can_not_be_understood_is_refused_whole(text: str) -> None:
@@ -114,6 +117,19 @@ def test_no_shipped_row_is_hidden_by_one_before_it() -> None:
         assert (row.provider, row.model) not in seen, row
         if row.up_to_input_tokens is None and row.until is None:
             seen.add((row.provider, row.model))
+
+
+@given(
+    price=st.from_regex(r"[0-9]{0,9}(\.[0-9]{0,40})?(e-?[0-9]{1,9})?", fullmatch=True),
+    count=st.integers(0, 2**53),
+)
+def test_every_price_that_is_taken_gives_a_cost_that_can_be_written(price: str, count: int) -> None:
+    try:
+        listed = prices({"model": "m", "input": price, "output": "1"})
+    except UnusablePrices:
+        return
+    cost = listed.cost("p", "m", Usage(input_tokens=count))
+    assert cost is not None and 0 <= cost <= count * 10**9
 
 
 @given(

@@ -116,6 +116,21 @@ def test_a_key_changed_between_two_prompts_is_used_for_the_second(
     assert_no_trace(daemon, *sent)
 
 
+def test_a_name_that_means_nothing_in_the_file_of_keys_hides_none_of_the_others(daemon: DaemonProcess) -> None:
+    """It is told, and not repeated: it may be a key in the wrong place."""
+    client = daemon.connect()
+    client.call("basis/auth/set", {"provider": "openai", "secret": SENT, "verify": False, "inFile": True})
+    place = daemon.data / "credentials.json"
+    kept = json.loads(place.read_text())
+    kept["credentials"][CANARY] = {"secret": "x"}
+    place.write_text(json.dumps(kept))
+
+    found = states(client)
+
+    assert found["openai"]["source"] == "store"
+    assert "neither a provider nor an address" in found["unknown"]["problem"] and CANARY not in json.dumps(found)
+
+
 def test_a_forgotten_key_is_not_used_again(
     daemon: DaemonProcess, model: ModelServer, repo: Path, environment: dict[str, str]
 ) -> None:

@@ -1,5 +1,6 @@
 """config.json: layering, expansion, and errors that say where but never what."""
 
+import os
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,6 +46,15 @@ def failure(root: Path, text: str | bytes, kind: type[ConfigError]) -> ConfigErr
 def test_no_file_is_an_empty_config(tmp_path: Path) -> None:
     """DI-2."""
     assert discover(tmp_path, global_dir=tmp_path / "none").is_empty
+
+
+def test_a_fifo_in_the_place_of_a_file_is_told_and_waited_for_by_nobody(tmp_path: Path) -> None:
+    """DI-2: it exists and can't be read; a repository could bring one."""
+    path = tmp_path / ".basis" / "config.json"
+    path.parent.mkdir()
+    os.mkfifo(path)
+    with pytest.raises(ConfigUnreadable, match="not a regular file"):
+        discover(tmp_path)
 
 
 def test_the_workspace_wins_field_by_field(tmp_path: Path) -> None:

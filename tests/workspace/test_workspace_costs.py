@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,7 +145,14 @@ async def test_cached_tokens_without_a_price_of_their_own_leave_the_cost_unknown
     assert costs == [None, 40 * 2000 + 60 * 500 + 10 * 10_000]
 
 
-@pytest.mark.parametrize("spoil", [lambda path: path.write_text("{"), lambda path: path.unlink() or path.mkdir()])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path: path.write_text("{"),
+        lambda path: path.unlink() or path.mkdir(),
+        lambda path: path.unlink() or os.mkfifo(path),
+    ],
+)
 async def test_a_price_file_that_can_not_be_used_costs_nobody_a_session(
     tmp_path: Path, spoil: Callable[[Path], Any]
 ) -> None:

@@ -5,7 +5,7 @@ import json
 import os
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from basis_daemon.runtime.runtime import ProviderSettings, Runtime
 from basis_daemon.workspace import keyring_access
 from basis_daemon.workspace.config import Config, Setting
 from basis_daemon.workspace.connecting import connect
-from basis_daemon.workspace.credential_store import CredentialStore, CredentialsUnreadable
+from basis_daemon.workspace.credential_store import CredentialStore, CredentialsUnreadable, Stored
 from basis_daemon.workspace.credentials import Keychain, Slot, credentials_of, endpoint_slot, vendor_slot
 from basis_daemon.workspace.keyring_access import Keyring, KeyringUnavailable
 from basis_daemon.workspace.providers import Decision, decide_provider
@@ -51,6 +51,13 @@ def decide(keychain: Keychain, *, settings: ProviderSettings | None = None, conf
     return decide_provider(
         settings or ProviderSettings(), config or Config(), keychain, is_pocket_installed=lambda: False
     )
+
+
+def written(store: CredentialStore, text: str) -> None:
+    """Put `text` where the keys are, as private as they should be."""
+    store.path.parent.mkdir(exist_ok=True)
+    store.path.write_text(text)
+    store.path.chmod(0o600)
 
 
 # --- the file --------------------------------------------------------------------------------------------------------
@@ -99,9 +106,7 @@ def test_a_file_others_can_read_is_not_used_and_says_how_to_mend_it(store: Crede
 
 @pytest.mark.parametrize("text", ["", "{", "[]", f'"{KEY}"', f'{{"schema": "{KEY}"}}', f'{{"credentials": "{KEY}"}}'])
 def test_a_file_that_is_none_is_left_alone_and_not_quoted(store: CredentialStore, text: str) -> None:
-    store.path.parent.mkdir()
-    store.path.write_text(text)
-    store.path.chmod(0o600)
+    written(store, text)
 
     with pytest.raises(CredentialsUnreadable) as caught:
         store.put("openai", Secret(OTHER_KEY))
@@ -110,17 +115,78 @@ def test_a_file_that_is_none_is_left_alone_and_not_quoted(store: CredentialStore
     assert store.path.read_text() == text
 
 
-def test_a_newer_file_is_left_alone(store: CredentialStore) -> None:
+@pytest.mark.parametrize("schema", [7, 0, -1])
+def test_a_file_of_another_schema_is_left_alone(store: CredentialStore, schema: int) -> None:
+    written(store, json.dumps({"schema": schema, "credentials": {}}))
+    with pytest.raises(CredentialsUnreadable, match=f"schema {schema}"):
+        store.put("openai", Secret(KEY))
+    assert KEY not in store.path.read_text()
+
+
+@pytest.mark.parametrize("entry", [{}, {"secret": ""}, {"secret": " \n"}])
+def test_a_blank_key_in_the_file_is_none_that_is_sent_and_can_be_replaced(
+    store: CredentialStore, entry: dict[str, str]
+) -> None:
+    """PR-6: blank is not set. The others of the file are used all the same."""
+    name = "https://gw.example:443"
+    written(store, json.dumps({"schema": 1, "credentials": {name: entry, "openai": {"secret": KEY}}}))
+    with pytest.raises(CredentialsUnreadable, match="blank key") as caught:
+        store.find(name)
+    assert f"basisctl auth login --base-url {name}" in (caught.value.hint or "")
+    found = store.find("openai")
+    assert found is not None and found.key == Secret(KEY)
+    store.put(name, Secret(OTHER_KEY))
+    assert store.find(name) is not None
+
+
+@pytest.mark.parametrize("kind", ["fifo", "directory", "link to itself"])
+def test_what_is_no_file_is_told_and_waited_for_by_nobody(store: CredentialStore, kind: str) -> None:
     store.path.parent.mkdir()
-    store.path.write_text('{"schema": 7, "credentials": {}}')
-    store.path.chmod(0o600)
-    with pytest.raises(CredentialsUnreadable, match="schema 7"):
-        store.find("openai")
+    match kind:
+        case "fifo":
+            os.mkfifo(store.path)
+        case "directory":
+            store.path.mkdir()
+        case _:
+            store.path.symlink_to(store.path)
+    for use in (lambda: store.find("openai"), store.names, lambda: store.put("openai", Secret(KEY))):
+        with pytest.raises(CredentialsUnreadable, match="can't be read"):
+            use()
 
 
-def test_keys_stored_at_the_same_time_are_all_kept(store: CredentialStore) -> None:
-    names = [f"https://host-{number}.example:443" for number in range(12)]
-    threads = [threading.Thread(target=store.put, args=(name, Secret(name))) for name in names]
+def test_a_file_that_is_kept_elsewhere_stays_there(store: CredentialStore, tmp_path: Path) -> None:
+    """A link to it, on an encrypted disk for example, is followed and stays a link."""
+    store.path.parent.mkdir()
+    elsewhere = tmp_path / "vault.json"
+    store.path.symlink_to(elsewhere)
+
+    store.put("openai", Secret(KEY))
+
+    assert store.path.is_symlink() and KEY in elsewhere.read_text()
+    assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o600 and os.listdir(store.path.parent) == [store.path.name]
+
+
+def test_what_a_writer_that_was_killed_has_left_is_cleared_away(store: CredentialStore) -> None:
+    """It holds a key: storing another clears it, and so does forgetting one, even one that isn't there."""
+    leftover = store.path.with_name(".credentials.json.new")
+    uses: list[Callable[[], object]] = [lambda: store.put("openai", Secret(KEY)), lambda: store.remove("gemini")]
+    for use in uses:
+        leftover.parent.mkdir(exist_ok=True)
+        leftover.write_text(f'{{"schema": 1, "credentials": {{"gemini": {{"secret": "{OTHER_KEY}')
+        use()
+        assert os.listdir(store.path.parent) == [store.path.name]
+    assert store.names() == ["openai"]
+
+
+@pytest.mark.parametrize("stores", [1, 4])
+def test_keys_stored_at_the_same_time_are_all_kept(store: CredentialStore, stores: int) -> None:
+    """Whether through one store or through several, as several processes have."""
+    names = [f"https://host-{number}.example:443" for number in range(24)]
+    among = [store, *(CredentialStore(store.path.parent) for _ in range(stores - 1))]
+    threads = [
+        threading.Thread(target=among[number % stores].put, args=(name, Secret(name)))
+        for number, name in enumerate(names)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -194,6 +260,22 @@ def test_a_locked_keyring_holds_nobody_up_twice(tmp_path: Path) -> None:
                 break
             except KeyringUnavailable:
                 continue
+
+
+def test_a_keyring_that_waits_for_its_password_holds_up_nobody_whose_key_is_in_the_file(store: CredentialStore) -> None:
+    store.put("openai", Secret(KEY), in_file=True)
+    with use_backend(Locked()) as backend:
+        storing = threading.Thread(target=store.put, args=("gemini", Secret(OTHER_KEY)))
+        storing.start()
+        assert backend.asked.wait(5)
+        found: list[Stored | None] = []
+        looking = threading.Thread(target=lambda: found.append(store.find("openai")))
+        looking.start()
+        looking.join(5)
+        backend.open.set()
+        storing.join(5)
+        looking.join(5)
+    assert len(found) == 1 and found[0] is not None and found[0].key == Secret(KEY)
 
 
 def test_where_nothing_is_in_a_keyring_none_is_loaded(store: CredentialStore) -> None:

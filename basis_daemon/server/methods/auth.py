@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import msgspec
 
-from basis_daemon.errors import BasisError, InvalidInput, NotKeyed, ProviderSetupError
+from basis_daemon.errors import BasisError, InvalidBaseUrl, InvalidInput, NotKeyed, ProviderSetupError
 from basis_daemon.redact import Secret
 from basis_daemon.runtime.providers.definition import RetryPolicy, StaticCredentials, WireChoice
 from basis_daemon.runtime.providers.endpoint import normalise_base_url, refuse_plaintext
@@ -143,11 +143,17 @@ def _states(bare: Keychain, keychains: Sequence[Keychain]) -> list[AuthState]:
         stored = bare.store.names() if bare.store else []
     except ProviderSetupError:  # said of every provider already
         stored = []
-    for name in stored:
-        if name not in KEY_VARIABLES:
-            slot = endpoint_slot("openai", name)
-            states.append(_state("openai", name, [chain.source(slot) for chain in chains]))
+    states += [_endpoint_state(name, chains) for name in stored if name not in KEY_VARIABLES]
     return [*states, *(AuthState(provider=name, source="not_needed") for name in LOCAL_SERVERS)]
+
+
+def _endpoint_state(name: str, chains: Sequence[Keychain]) -> AuthState:
+    try:
+        slot = endpoint_slot("openai", name)
+    except InvalidBaseUrl:  # not repeated: what somebody wrote into the file may be a key in the wrong place
+        problem = "the file of stored keys has one under a name that is neither a provider nor an address; take it out"
+        return AuthState(provider="unknown", source="none", problem=problem)
+    return _state("openai", name, [chain.source(slot) for chain in chains])
 
 
 def _state(provider: str, base_url: str | None, sources: list[KeySource]) -> AuthState:
