@@ -17,7 +17,7 @@ import pytest
 from basis_daemon.redact import Secret
 from basis_daemon.runtime.messages import Message, Text, ToolResult, ToolUse, assistant, user
 from basis_daemon.runtime.providers import http
-from basis_daemon.runtime.providers.base import Request, ToolDefinition
+from basis_daemon.runtime.providers.base import BlockStarted, Request, TextDelta, ToolDefinition
 from basis_daemon.runtime.providers.errors import HttpError, MalformedStream, ProviderError, RetryableError
 from basis_daemon.runtime.providers.failures import LONGEST_WISH_S, Target, from_stream, retry_after
 from basis_daemon.runtime.providers.http import Call, HttpPool, open_stream
@@ -25,6 +25,7 @@ from basis_daemon.runtime.providers.network import Network
 from basis_daemon.runtime.providers.registry import chat_completions_definition
 from basis_daemon.runtime.providers.remote import WIRES
 from basis_daemon.runtime.providers.sse import SseParser
+from basis_daemon.runtime.providers.streamed import MAX_ANSWER_CHARS, StreamedMessage
 from basis_daemon.runtime.providers.websocket_frames import FrameParser, TextMessage
 from support.model_server import ModelServer, Raw, hangs
 from support.wire_streams import body, collected, stream
@@ -159,7 +160,7 @@ def test_hosted_work_that_no_log_could_be_read_with_is_refused() -> None:
         return stream(WIRES["responses"], DEFINITION, event, {"type": "response.completed"})
 
     assert collected(searched(100)).message().content
-    with pytest.raises(ValueError, match="nested too deeply"):
+    with pytest.raises(MalformedStream, match="nested too deeply"):
         collected(searched(101))
 
 
@@ -206,6 +207,16 @@ def names_in(sent: Any) -> list[str]:
 
 
 # --- amounts ---------------------------------------------------------------------------------------------------------
+
+
+def test_answer_without_end_is_given_up() -> None:
+    answer = StreamedMessage()
+    answer.apply(BlockStarted(0, "text"))
+    megabyte = TextDelta(0, "x" * (1 << 20))
+    for _ in range(MAX_ANSWER_CHARS >> 20):
+        answer.apply(megabyte)
+    with pytest.raises(MalformedStream, match="longer than"):
+        answer.apply(megabyte)
 
 
 def test_lines_without_content_count_as_well() -> None:

@@ -32,16 +32,21 @@ from basis_daemon.runtime.providers.base import (
     TokenUsage,
     ToolInputDelta,
 )
+from basis_daemon.runtime.providers.errors import MalformedStream
+
+MAX_ANSWER_CHARS = 64 * 1024 * 1024
+"""Characters of text, reasoning and tool input in one answer: a hundred times what the largest models can say."""
 
 
 class StreamedMessage:
     """Collects one answer from its events and refuses streams that contradict themselves (PV-11)."""
 
-    __slots__ = ("_blocks", "_open", "complete", "model", "response_id", "stop_reason", "usage")
+    __slots__ = ("_blocks", "_open", "_size", "complete", "model", "response_id", "stop_reason", "usage")
 
     def __init__(self) -> None:
         self._blocks: dict[int, _Open | _Hosted] = {}
         self._open: set[int] = set()
+        self._size = 0
         self.complete = False
         self.response_id: str | None = None
         self.model: str | None = None
@@ -49,13 +54,13 @@ class StreamedMessage:
         self.usage = TokenUsage()
 
     def apply(self, event: ProviderEvent) -> None:
-        """Take the next event. Raises `ValueError` saying what is wrong with it."""
+        """Take the next event. Raises `ValueError` saying what is wrong with it, and `MalformedStream` for too much."""
         match event:
             case TextDelta(index, text) | ThinkingDelta(index, text):
                 kind = "text" if isinstance(event, TextDelta) else "thinking"
-                self._block(index, kind).parts.append(text)
+                self._add(index, kind, text)
             case ToolInputDelta(index, json):
-                self._block(index, "tool_use").parts.append(json)
+                self._add(index, "tool_use", json)
             case BlockStarted():
                 if event.index in self._blocks:
                     raise ValueError(f"block {event.index} started twice")
@@ -79,9 +84,15 @@ class StreamedMessage:
                     raise ValueError(f"the message ended inside block {min(self._open)}")
                 self.complete = True
 
+    def _add(self, index: int, kind: str, text: str) -> None:
+        self._block(index, kind).parts.append(text)
+        self._size += len(text)
+        if self._size > MAX_ANSWER_CHARS:
+            raise MalformedStream(f"the provider's answer is longer than {MAX_ANSWER_CHARS} characters")
+
     def _update_hosted(self, event: HostedUpdate) -> None:
         if isinstance(event.block, HostedWebSearch) and _is_deeper([event.block.action], MAX_INPUT_DEPTH + 1):
-            raise ValueError(f"block {event.index} is nested too deeply")
+            raise MalformedStream("the provider's stream holds a value that is nested too deeply")
         known = self._blocks.get(event.index)
         if known is None:
             self._blocks[event.index] = _Hosted(event.block)
