@@ -138,6 +138,11 @@ def matches_data(pattern: str, data: str) -> bool:
     return re.fullmatch(translated, data, re.DOTALL) is not None
 
 
+def listing_order(rule: RememberedRule) -> tuple[int, str, bool, str]:
+    """Rules as they are listed: by scope, the narrowest first, then tool, then patterns before bare (SE-25)."""
+    return SCOPES.index(rule.scope), rule.tool_name, rule.pattern is None, rule.pattern or ""
+
+
 def is_exact(pattern: str) -> bool:
     """Whether a pattern is one text and no other."""
     return "*" not in pattern and "?" not in pattern

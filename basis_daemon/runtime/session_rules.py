@@ -10,13 +10,13 @@ from dataclasses import replace
 from basis_daemon.runtime.messages import Json
 from basis_daemon.runtime.rule_lookup import CallData, Finding, find
 from basis_daemon.runtime.rules import (
-    SCOPES,
     PermissionRuleAddress,
     RememberedRule,
     RuleOwner,
     RuleScope,
     RuleStore,
     checked,
+    listing_order,
 )
 from basis_daemon.runtime.store.rules import VolatileRuleStore
 from basis_daemon.runtime.tools.command_lines import mentioned_commands, plain_commands
@@ -84,7 +84,7 @@ class SessionAnswers:
 
     def remembered_rules(self) -> list[RememberedRule]:
         """All that apply: by scope, the narrowest first, then tool, then patterns before bare. Raises `StoreError`."""
-        return sorted((*self.rules, *self._store.load(self._owner)), key=_listed)
+        return sorted((*self.rules, *self._store.load(self._owner)), key=listing_order)
 
     def find(self, tool_name: str, structured_input: dict[str, Json], *, command_key: str | None = None) -> Finding:
         """What the rules make of a call, as they are now. Stored ones are looked at only where those here leave it open
@@ -105,7 +105,3 @@ def call_data(tool_name: str, structured_input: dict[str, Json], command_key: st
     if not isinstance(line, str):
         return CallData(tool_name, structured_input)
     return CallData(tool_name, structured_input, command_key, plain_commands(line), mentioned_commands(line))
-
-
-def _listed(rule: RememberedRule) -> tuple[int, str, bool, str]:
-    return SCOPES.index(rule.scope), rule.tool_name, rule.pattern is None, rule.pattern or ""

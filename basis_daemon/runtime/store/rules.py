@@ -25,6 +25,7 @@ from basis_daemon.runtime.rules import (
     RuleOwner,
     RuleScope,
     checked,
+    listing_order,
     require_owner,
 )
 from basis_daemon.runtime.store.base import SCHEMA
@@ -248,7 +249,8 @@ def _whose(owner: RuleOwner, scope: RuleScope) -> str | None:
 
 
 def _applicable(rules: _Rules, owner: RuleOwner) -> tuple[RememberedRule, ...]:
-    return tuple(rule for (whose, address), rule in rules.items() if _is_theirs(owner, address.scope, whose))
+    theirs = (rule for (whose, address), rule in rules.items() if _is_theirs(owner, address.scope, whose))
+    return tuple(sorted(theirs, key=listing_order))
 
 
 def _is_theirs(owner: RuleOwner, scope: RuleScope, whose: str | None) -> bool:
