@@ -199,7 +199,7 @@ async def test_timeout_ends_the_whole_tree(executor: LocalExecutor, tmp_path: Pa
     ],
 )
 async def test_cancelling_ends_what_left_the_group(executor: LocalExecutor, tmp_path: Path, escape: str) -> None:
-    """PO-12, PO-23, invariant 6: found by session, by parent, or by the tag that nothing takes away."""
+    """PO-12, PO-23, D-70, invariant 6: found by session, by parent, or by the tag that nothing takes away."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(executor.run, request(f"{escape}\nsleep 100", tmp_path))
         pid = await pid_in(tmp_path / "pid")
@@ -256,7 +256,7 @@ async def test_cancelling_while_a_timeout_is_ending_the_tree_leaves_nothing(
 
 
 async def test_process_left_behind_does_not_turn_success_into_failure(executor: LocalExecutor, tmp_path: Path) -> None:
-    """PO-14: what was printed comes back, with a note; the process goes on and stays in the table."""
+    """PO-14, D-71: what was printed comes back, with a note; the process goes on and stays in the table."""
     output = await run(executor, "sleep 100 & echo started", tmp_path, owner="agent-1")
 
     assert output.succeeded and output.stdout == "started\n"

@@ -1,6 +1,8 @@
 """`files`: operations in order, each seeing those before it, all of them on disk or none."""
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -387,6 +389,49 @@ def test_directories_made_for_nothing_are_removed(tmp_path: Path) -> None:
             ]
         )
     assert os.listdir(tmp_path) == []
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from basis_daemon.runtime.tools import file_writes, text_files
+from basis_daemon.runtime.tools.file_writes import FileChange
+
+root, last = Path(sys.argv[1]), int(sys.argv[2])
+steps = iter(range(100))
+for name in ("rename", "link", "unlink"):
+    def dying(*args, _call=getattr(os, name), **kwargs):
+        if next(steps) == last:
+            os._exit(9)
+        return _call(*args, **kwargs)
+    setattr(os, name, dying)
+held = {name: text_files.read(root / name) for name in ("a", "b", "gone", "old")}
+file_writes.commit([
+    FileChange(root / "a", held["a"], b"A2"),
+    FileChange(root / "gone", held["gone"], None),
+    FileChange(root / "new", None, b"N"),
+    FileChange(root / "there", None, b"O", moved_from=root / "old"),
+    FileChange(root / "old", held["old"], None),
+    FileChange(root / "b", held["b"], b"B2"),
+])
+"""
+
+
+@pytest.mark.parametrize("last", range(20))
+def test_process_killed_at_any_step_leaves_every_file_whole(tmp_path: Path, last: int) -> None:
+    """BT-4, as far as renames go: each file is what it was or what it was to be, and nothing of the old is lost."""
+    old = {"a": b"A1", "b": b"B1", "gone": b"G", "old": b"O"}
+    for name, data in old.items():
+        (tmp_path / name).write_bytes(data)
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), str(last)], check=False, timeout=30)
+
+    left = tree(tmp_path)
+    allowed = {"a": {b"A1", b"A2"}, "b": {b"B1", b"B2"}, "gone": {b"G"}, "old": {b"O"}, "new": {b"N"}, "there": {b"O"}}
+    visible = {name: data for name, data in left.items() if not name.startswith(".basis-")}
+    assert all(data in allowed[name] for name, data in visible.items())
+    assert {"a", "b"} <= visible.keys() and ("old" in visible or "there" in visible)
+    is_done = visible == {"a": b"A2", "b": b"B2", "new": b"N", "there": b"O"}
+    assert is_done or set(old.values()) <= set(left.values())
 
 
 names = st.sampled_from(["a", "b", "dir/c"])

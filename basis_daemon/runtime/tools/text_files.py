@@ -96,10 +96,10 @@ def digest(data: bytes) -> str:
 def decode(data: bytes, path: Path) -> TextFile:
     """The text of the file at `path`, which is believed about its encoding. Blocking. Raises `ToolError`."""
     try:
-        text, encoding, bom = charsets.decode(data, path.name, lambda: editorconfig.charset_of(path))
+        found = charsets.decode(data, path.name, lambda: editorconfig.charset_of(path))
     except charsets.NotText as reason:
         raise ToolError(f"{path} {reason}") from reason
-    return TextFile(text, encoding, bom)
+    return TextFile(found.text, found.encoding, found.bom)
 
 
 def for_text(file: TextFile | None, path: Path, text: str) -> TextFile:
