@@ -231,24 +231,31 @@ def _pocket(parser: ArgumentParser) -> None:
 def _connect(parser: ArgumentParser) -> None:
     parser.add_argument("provider", choices=PROVIDERS, metavar="PROVIDER", help="one of: " + " ".join(PROVIDERS))
     parser.add_argument("--model", metavar="ID", help="the provider's name of a model")
-    parser.add_argument("--base-url", metavar="URL", help="of a compatible endpoint: https://host/v1")
+    parser.add_argument(
+        "--base-url", metavar="URL", help="of a compatible endpoint: https://host/v1; '' for the provider's own"
+    )
     parser.add_argument("--wire", choices=WIRES, metavar="WIRE", help="what it speaks: " + " ".join(WIRES))
+
+
+def _key_owner(text: str) -> str:
+    """A provider that may have a key. What else was typed may be the key itself, so it is not repeated."""
+    if text not in (*KEYED, *LOCAL_SERVERS):
+        raise ArgumentTypeError(
+            f"it is one of {', '.join((*KEYED, *LOCAL_SERVERS))}; a key is asked for, and never given here"
+        )
+    return text
 
 
 def _auth(parser: ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     login = actions.add_parser("login", help="store a key, asked for unseen or read from standard input")
-    login.add_argument(
-        "provider", nargs="?", choices=(*KEYED, *LOCAL_SERVERS), metavar="PROVIDER", help="whose key it is"
-    )
+    login.add_argument("provider", nargs="?", type=_key_owner, metavar="PROVIDER", help="whose key it is")
     login.add_argument("--base-url", metavar="URL", help="the endpoint it belongs to; it is sent nowhere else")
     login.add_argument("--no-verify", action="store_true", help="store it without trying it")
     login.add_argument("--in-file", action="store_true", help="keep it in a private file, not in the keyring")
     status = actions.add_parser("status", help="say where each key comes from")
     logout = actions.add_parser("logout", help="forget a stored key")
-    logout.add_argument(
-        "provider", nargs="?", choices=(*KEYED, *LOCAL_SERVERS), metavar="PROVIDER", help="whose key it is"
-    )
+    logout.add_argument("provider", nargs="?", type=_key_owner, metavar="PROVIDER", help="whose key it is")
     logout.add_argument("--base-url", metavar="URL", help="the endpoint it belongs to")
     for action in (login, status, logout):
         _json(action, "one JSON object")

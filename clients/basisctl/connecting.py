@@ -70,20 +70,26 @@ def configured_endpoint(environ: Mapping[str, str]) -> dict[str, str]:
     return {"provider": "openai", **known}
 
 
-def require_safe_endpoint(url: str) -> None:
-    """Raises `Usage` for a base URL that is none, or to which a key would travel in the clear (PV-63)."""
+def endpoint_origin(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port of a base URL: what a key is bound to. Raises `Usage` for one the daemon would refuse."""
     from urllib.parse import urlsplit
 
     try:
         parts = urlsplit(url.strip())
-        host = parts.hostname or ""
-    except ValueError:
-        parts, host = urlsplit(""), ""
-    if parts.scheme not in ("http", "https") or not host:
+        port = {"http": 80, "https": 443}[parts.scheme] if parts.port is None else parts.port
+    except (ValueError, KeyError):
+        parts, port = urlsplit(""), 0
+    if not parts.hostname or not port or any(char.isspace() for char in url.strip()):
         raise Usage("--base-url is not an http:// or https:// address with a host", "write it like https://host/v1")
-    if parts.username is not None or parts.password is not None:
+    if "@" in parts.netloc:
         raise Usage("--base-url holds a user name or password", "give the key with: basisctl auth login --base-url URL")
-    if parts.scheme == "http" and not is_this_machine(host):
+    return parts.scheme, parts.hostname, port
+
+
+def require_safe_endpoint(url: str) -> None:
+    """Raises `Usage` for a base URL that is none, or to which a key would travel in the clear (PV-63)."""
+    scheme, host, _ = endpoint_origin(url)
+    if scheme == "http" and not is_this_machine(host):
         raise Usage(
             f"a key would be sent unencrypted to {host}",
             f"use https://, or name {' or '.join(LOCAL_SERVERS)} for a server that wants no key",

@@ -70,6 +70,18 @@ def test_wrong_usage_is_told_before_anything_is_asked(arguments: list[str], stdi
         assert done.returncode == 2
 
 
+def test_a_key_typed_in_the_place_of_its_owner_is_not_repeated(workspace: Path) -> None:
+    done = basisctl("auth", "login", CANARY, cwd=workspace, stdin="")
+    assert done.returncode == 2 and CANARY not in done.stderr
+    assert "anthropic, openai" in done.stderr and "a key is asked for" in done.stderr
+
+
+def test_a_vendors_key_that_an_endpoint_keeps_from_being_used_says_so(daemon: DaemonProcess, workspace: Path) -> None:
+    basisctl("connect", "openai", "--base-url", "http://localhost:9/v1", cwd=workspace)
+    done = basisctl("auth", "login", "openai", "--no-verify", cwd=workspace, stdin=CANARY)
+    assert "next: basisctl connect openai --base-url ''" in done.stderr and "http://localhost:9/v1" in done.stderr
+
+
 def test_the_provider_that_was_chosen_is_meant_when_none_is_named(daemon: DaemonProcess, workspace: Path) -> None:
     basisctl("connect", "openrouter", cwd=workspace)
     assert basisctl("auth", "login", "--no-verify", cwd=workspace, stdin=CANARY).returncode == 0

@@ -56,6 +56,17 @@ def test_a_provider_that_is_down_is_a_warning(
         done = basisctl("models", cwd=workspace)
     assert done.returncode == 1 and done.stdout == ""
     assert "warning: openai: " in done.stderr and "403" in done.stderr and "canary" not in done.stderr
+    assert "within reach" not in done.stderr  # it is there, and said what is wrong
+
+
+def test_a_provider_without_models_is_not_said_to_be_missing(
+    daemon: DaemonProcess, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BASIS_API_KEY", "sk-canary-0001")
+    with ModelServer(models=[]) as model:
+        monkeypatch.setenv("BASIS_BASE_URL", model.base_url)
+        done = basisctl("models", cwd=workspace)
+    assert done.returncode == 1 and "no provider within reach lists a model" in done.stderr
 
 
 def test_with_nothing_within_reach_the_next_step_is_named(daemon: DaemonProcess, workspace: Path) -> None:

@@ -94,6 +94,10 @@ def test_every_vendor_can_be_chosen(provider: str, config: Path, workspace: Path
         "https://user:word@gw.example",
         "ftp://x",
         "https://",
+        "https://:8443/v1",
+        "https://gw.example:0/v1",
+        "https://gw.example:99999/v1",
+        "https://gw .example/v1",
     ],
 )
 def test_an_endpoint_no_key_may_travel_to_is_refused_at_once(url: str, config: Path, workspace: Path) -> None:
@@ -115,6 +119,41 @@ def test_a_server_that_wants_no_key_may_be_anywhere(workspace: Path, monkeypatch
     assert basisctl(*arguments, cwd=workspace).returncode == 0
     monkeypatch.setenv("BASIS_API_KEY", "x")
     assert basisctl(*arguments, cwd=workspace).returncode == 2
+
+
+@pytest.mark.parametrize("url", ["http://user:word@127.0.0.1:1", "http://", "ftp://x", "http://h:99999"])
+def test_an_address_that_is_none_is_refused_for_a_server_without_a_key_too(
+    url: str, config: Path, workspace: Path
+) -> None:
+    """PR-3: a password in it would be kept in config.json."""
+    done = basisctl("connect", "ollama", "--base-url", url, cwd=workspace)
+    assert done.returncode == 2 and not config.exists()
+    assert "word" not in done.stderr.replace("password", "")
+
+
+def test_the_way_back_from_an_endpoint_to_the_provider_is_a_blank_base_url(config: Path, workspace: Path) -> None:
+    """Without one the endpoint stays: only the model was to be changed."""
+    basisctl("connect", "openai", "--base-url", "https://gw.example", "--wire", "responses", cwd=workspace)
+    basisctl("connect", "openai", "--model", "m-1", cwd=workspace)
+    assert json.loads(config.read_text())["base_url"] == "https://gw.example"
+
+    done = basisctl("connect", "openai", "--base-url", "", cwd=workspace)
+
+    assert json.loads(config.read_text()) == {"schema": 1, "provider": "openai", "model": "m-1"}
+    assert "forgotten, because it belonged to https://gw.example: base_url, wire" in done.stderr
+    assert basisctl("connect", "openai", "--wire", "responses", cwd=workspace).returncode == 2
+
+
+def test_a_configuration_kept_elsewhere_stays_there(config: Path, workspace: Path, tmp_path: Path) -> None:
+    """A link, as people who keep such files in a repository have, is followed and stays a link."""
+    kept = tmp_path / "kept.json"
+    kept.write_text('{"schema": 1, "effort": "high"}')
+    config.parent.mkdir(parents=True)
+    config.symlink_to(kept)
+
+    basisctl("connect", "openai", cwd=workspace)
+
+    assert config.is_symlink() and json.loads(kept.read_text())["provider"] == "openai"
 
 
 def test_the_wire_of_an_endpoint_is_kept_with_it(config: Path, workspace: Path) -> None:

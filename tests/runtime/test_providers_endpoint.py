@@ -32,7 +32,9 @@ def test_base_url_has_one_spelling(given: str, expected: str) -> None:
     assert normalise_base_url(expected) in (expected, expected.replace("/v1/", "/"))
 
 
-@pytest.mark.parametrize("given", ["", "h", "ftp://h", "https://", "http:///v1", "https://a b", "https://h:99999"])
+@pytest.mark.parametrize(
+    "given", ["", "h", "ftp://h", "https://", "http:///v1", "https://a b", "https://h:99999", "https://h:0"]
+)
 def test_what_is_no_base_url_is_refused(given: str) -> None:
     """PR-3"""
     with pytest.raises(InvalidBaseUrl):

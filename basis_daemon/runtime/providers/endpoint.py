@@ -67,7 +67,7 @@ def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and not any(char.isspace() for char in url)
-        _ = parts.port
+        usable = usable and parts.port != 0
     except ValueError:
         usable, parts = False, SplitResult("", "", "", "", "")
     if not usable:

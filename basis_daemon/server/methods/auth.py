@@ -76,7 +76,8 @@ def _meant(name: str, base_url: str | None) -> tuple[str, str | None, Slot]:
         url = normalise_base_url(base_url)
         return provider, url, endpoint_slot(provider, url)
     if provider not in KEY_VARIABLES:
-        raise NotKeyed(f"{provider} takes no key", hint=f"those that do are {', '.join(KEY_VARIABLES)}")
+        also = "; for a server of yours that does, name its address" if provider in LOCAL_SERVERS else ""
+        raise NotKeyed(f"{provider} takes no key", hint=f"those that do are {', '.join(KEY_VARIABLES)}{also}")
     return provider, None, vendor_slot(provider)
 
 

@@ -50,6 +50,11 @@ def _login(args: Namespace) -> int:
         screen.line(f"warning: it could not be tried: {one_line(str(result['problem']))}")
     if base_url is None and configured_provider(os.environ) not in (None, params["provider"]):
         screen.line(f"next: basisctl connect {params['provider']} (another provider is chosen at present)")
+    elif base_url is None and (chosen := configured_endpoint(os.environ)):
+        screen.line(
+            f"next: basisctl connect {params['provider']} --base-url '' "
+            f"(at present {one_line(chosen['base_url'])} is used, which has a key of its own)"
+        )
     return exit_codes.OK
 
 

@@ -16,6 +16,7 @@ from basisctl.connecting import (
     LOCAL_SERVERS,
     SCHEMA,
     config_path,
+    endpoint_origin,
     read_config,
     require_safe_endpoint,
 )
@@ -41,14 +42,17 @@ def main(args: Namespace) -> int:
     if after.get("base_url") and (args.provider not in LOCAL_SERVERS or os.environ.get("BASIS_API_KEY", "").strip()):
         # At once, and not with the first prompt: a key would go there.
         require_safe_endpoint(str(after["base_url"]))
-    elif args.base_url is not None and not args.base_url.startswith(("http://", "https://")):
-        raise Usage(f"--base-url {args.base_url!r} begins with neither http:// nor https://")
+    elif args.base_url:
+        endpoint_origin(args.base_url)
+    if args.wire and not after.get("base_url"):
+        raise Usage("--wire says what a base URL speaks, and there is none", "name it with --base-url")
     _write(path, after)
     screen = Screen(os.environ)
     screen.line(f"workspaces now use {_described(after)} (in {one_line(path)})")
     dropped = [name for name in ("model", "base_url", "wire") if before.get(name) and name not in after]
     if dropped:
-        screen.line(f"forgotten, because it belonged to {before.get('provider')}: {', '.join(dropped)}")
+        whose = before.get("base_url") if before.get("provider") == args.provider else before.get("provider")
+        screen.line(f"forgotten, because it belonged to {one_line(str(whose))}: {', '.join(dropped)}")
     daemon = open_running_daemon()
     screen.line(_about_the_key(after, os.environ, daemon))
     if daemon is not None:
@@ -57,12 +61,19 @@ def main(args: Namespace) -> int:
 
 
 def _changed(before: Mapping[str, Any], args: Namespace) -> dict[str, Any]:
-    """The settings after connecting. A model or an endpoint of the provider before would not fit the new one."""
+    """The settings after connecting. A model or an endpoint of the provider before would not fit the new one; a blank
+    base URL is the way back from an endpoint to the provider's own."""
     after = {"schema": SCHEMA, **before, "provider": args.provider}
-    for name, value in (("model", args.model), ("base_url", args.base_url), ("wire", args.wire)):
-        if value is not None:
+    leaves = before.get("provider") != args.provider
+    leaves_endpoint = leaves or args.base_url == ""
+    for name, value, forgets in (
+        ("model", args.model, leaves),
+        ("base_url", args.base_url, leaves_endpoint),
+        ("wire", args.wire, leaves_endpoint),
+    ):
+        if value:
             after[name] = value
-        elif before.get("provider") != args.provider:
+        elif forgets:
             after.pop(name, None)
     return after
 
@@ -71,14 +82,14 @@ def _write(path: str, settings: Mapping[str, Any]) -> None:
     """Replace the file as a whole; only its owner can read it."""
     from basis_client.launch import make_private_directory
 
-    temporary = f"{path}.{os.getpid()}.new"
+    temporary = f"{os.path.realpath(path)}.{os.getpid()}.new"
     try:
         make_private_directory(os.path.dirname(path))
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        os.replace(temporary, os.path.realpath(path))  # a link to a file kept elsewhere stays one
     except OSError as error:
         raise Usage(f"can't write {path}: {error.strerror}", "name another directory in BASIS_CONFIG_DIR") from error
 
@@ -124,18 +135,7 @@ def _stored(provider: str, base_url: str | None, daemon: Connection | None) -> s
         of = state.get("baseUrl")
         is_it = state.get("provider") == provider and not of
         if base_url is not None:
-            is_it = bool(of) and _origin(str(of)) == _origin(base_url)
+            is_it = bool(of) and endpoint_origin(str(of)) == endpoint_origin(base_url)
         if is_it and state.get("source") == "store":
             return str(state.get("detail", "")) or None
     return None
-
-
-def _origin(url: str) -> tuple[str, str | None, int | None] | None:
-    """What a stored key belongs to: scheme, host and port. `None` for what is no URL."""
-    from urllib.parse import urlsplit
-
-    try:
-        parts = urlsplit(url.strip())
-        return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:
-        return None

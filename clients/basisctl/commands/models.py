@@ -41,8 +41,10 @@ def main(args: Namespace) -> int:
         hint = f"; {problem['hint']}" if problem.get("hint") else ""
         what = one_line(f"{problem.get('provider')}: {problem.get('message')}{hint}")
         screen.line(f"{screen.style('33', 'warning:')} {what}")
-    if not models:
-        screen.line("no provider is within reach\nnext: basisctl auth login PROVIDER, or basisctl connect --help")
+    if not models and not result.get("problems"):
+        screen.line(
+            "no provider within reach lists a model\nnext: basisctl auth login PROVIDER, or basisctl connect --help"
+        )
     return exit_codes.OK if models else exit_codes.FAILED
 
 
