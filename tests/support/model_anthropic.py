@@ -112,8 +112,8 @@ def _delta(part: Said | Thought | Called, text: str) -> Json:
 
 def _end_usage(usage: Usage) -> Json:
     return {
-        "input_tokens": usage.input_tokens - usage.cached_tokens,
-        "cache_creation_input_tokens": 0,
+        "input_tokens": usage.input_tokens - usage.cached_tokens - usage.written_tokens,
+        "cache_creation_input_tokens": usage.written_tokens,
         "cache_read_input_tokens": usage.cached_tokens,
         "output_tokens": usage.output_tokens,
         "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},

@@ -115,7 +115,7 @@ async def test_a_price_that_changes_changes_no_past(tmp_path: Path) -> None:
             again.close()
 
 
-@pytest.mark.parametrize("wire", ["chat_completions", "responses"])
+@pytest.mark.parametrize("wire", ["chat_completions", "responses", "anthropic_messages"])
 async def test_what_is_written_to_the_cache_is_billed_as_that(tmp_path: Path, wire: WireName) -> None:
     """2.6: inside the input, apart from what was read."""
     cached = Reported(input_tokens=100, output_tokens=10, cached_tokens=60, written_tokens=30)
