@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from basis_daemon.runtime.tools.base import ToolContext as ToolContext
     from basis_daemon.runtime.tools.base import ToolOutput as ToolOutput
     from basis_daemon.runtime.tools.base import default_preparation as default_preparation
+    from basis_daemon.runtime.tools.functions import tool as tool
+    from basis_daemon.runtime.tools.paging import ToolResultPaging as ToolResultPaging
     from basis_daemon.runtime.tools.profile import ToolProfile as ToolProfile
     from basis_daemon.runtime.tools.spec import ToolSpec as ToolSpec
     from basis_daemon.runtime.tools.tool_error import ToolError as ToolError
@@ -96,6 +98,8 @@ _HOMES = {
         "ToolOutput",
         "default_preparation",
     ),
+    "runtime.tools.functions": ("tool",),
+    "runtime.tools.paging": ("ToolResultPaging",),
     "runtime.tools.profile": ("ToolProfile",),
     "runtime.tools.spec": ("ToolSpec",),
     "runtime.tools.tool_error": ("ToolError",),

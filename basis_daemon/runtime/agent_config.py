@@ -10,6 +10,7 @@ from basis_daemon.runtime.permissions import Authorizer
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.prices import Pricing, unpriced
 from basis_daemon.runtime.providers.base import Effort, RequestOptions
+from basis_daemon.runtime.tools.paging import ToolResultPaging
 from basis_daemon.runtime.tools.profile import ToolProfile
 
 
@@ -24,6 +25,10 @@ class AgentConfig:
     effort: Effort | None = None
     tools: Callable[[str], bool] = field(default_factory=ToolProfile.all)
     """Which of the tools there are it is offered (TL-12)."""
+    hide_denied_tools: bool = False
+    """Whether tools its policy refuses anyway are left out (TL-13)."""
+    tool_result_paging: ToolResultPaging | None = None
+    """How long results are handed out in pages; unset, they are only shortened (TL-37)."""
     audience: str | None = None
     """Whose tools and hooks it gets besides everyone's. A label of the host's, not a permission (RT-41)."""
     policy: RuntimePolicy | None = None

@@ -6,6 +6,7 @@ matter.
 
 from basis_daemon.runtime.artifacts import DelegationArtifact, DelegationEdge
 from basis_daemon.runtime.delegation import SubagentOutcome, SubagentTemplate
+from basis_daemon.runtime.envelopes import envelope
 from basis_daemon.runtime.limits import TurnOptions
 from basis_daemon.runtime.messages import ToolUse, user
 from basis_daemon.runtime.permissions import Approver
@@ -69,17 +70,13 @@ class TurnOperations:
         return outcome
 
     def record_delegation_request(self, delegation: DelegationArtifact, edge: DelegationEdge) -> None:
-        text = (
-            f'<delegation-request agent="{_escaped(delegation.agent_name)}" model="{_escaped(self.model)}">\n'
-            f"{_escaped(delegation.task_summary or '')}\n</delegation-request>"
-        )
+        task = delegation.task_summary or ""
+        text = envelope("delegation-request", task, agent=delegation.agent_name, model=self.model)
         self._note(Entry(kind="delegation_request", message=user(text), delegation=delegation, edge=edge))
 
     def record_delegation_result(self, delegation: DelegationArtifact, edge: DelegationEdge) -> None:
-        text = (
-            f'<delegation-result agent="{_escaped(delegation.agent_name)}" status="{delegation.status}">\n'
-            f"{_escaped(delegation.result_summary or '')}\n</delegation-result>"
-        )
+        said = delegation.result_summary or ""
+        text = envelope("delegation-result", said, agent=delegation.agent_name, status=delegation.status)
         self._note(Entry(kind="delegation_result", message=user(text), delegation=delegation, edge=edge))
 
     def relay_subagent_usage(self, agent_id: str, usage: Usage) -> None:
@@ -139,8 +136,3 @@ def _reported(agent_id: str, usage: Usage) -> UsageReported:
         reasoning_tokens=usage.reasoning_tokens or None,
         thoughts_tokens=usage.thoughts_tokens or None,
     )
-
-
-def _escaped(text: str) -> str:
-    """`text` inside an envelope whose end it can't fake."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")

@@ -82,6 +82,8 @@ class CallPipeline:
             self._refuse(ongoing, str(blocked))
         except _Denied as denied:
             self._refuse(ongoing, str(denied), summary=denied.summary)
+        except Crashed as error:
+            self._refuse(ongoing, f"{ongoing.name} was not run: what was to check it {error}")
         except BasisError as error:
             self._note_policy(ongoing, error)
             self._refuse(ongoing, str(error))
@@ -139,11 +141,13 @@ class CallPipeline:
 
     async def _authorize(self, ongoing: OngoingCall, preparation: CallPreparation) -> None:
         self._notify("tool_authorization_started", ongoing, rewritten_by=_listed(ongoing.hands))
-        verdict = await self.permissions.decide(
-            self._authorization_request(ongoing, preparation),
-            approver=self.approver,
-            emit=self.emit,
-            always_ask=self.limits.always_ask and preparation.side_effect != "none",
+        verdict = await contained(
+            lambda: self.permissions.decide(
+                self._authorization_request(ongoing, preparation),
+                approver=self.approver,
+                emit=self.emit,
+                always_ask=self.limits.always_ask and preparation.side_effect != "none",
+            )
         )
         outcome = "allow" if verdict.allow else "deny"
         self._notify("tool_authorization_finished", ongoing, outcome=outcome, rule_scope=verdict.rule_scope)

@@ -12,10 +12,12 @@ from itertools import count
 
 import msgspec
 
-from basis_daemon.runtime.messages import Message
+from basis_daemon.runtime.messages import Json, Message
+from basis_daemon.runtime.observers import RuntimeEventKind
 from basis_daemon.runtime.providers.base import ProviderWait, Request, TextDelta, ThinkingDelta, TokenUsage
 from basis_daemon.runtime.providers.errors import MalformedStream, ProviderError, StreamCut
 from basis_daemon.runtime.providers.streamed import StreamedMessage
+from basis_daemon.runtime.tool_host import available_choice
 from basis_daemon.runtime.turn import Turn
 from basis_protocol.events import (
     AssistantDelta,
@@ -41,9 +43,11 @@ async def ask_model(turn: Turn) -> Message:
         attempt += 1
         message_id = f"{_MESSAGE_PREFIX}-{next(_message_ids):x}"
         turn.meter.begin_request()
+        _notify(turn, "model_request_started", attempt=attempt)
         try:
             streamed = await _stream(turn, message_id)
         except ProviderError as error:
+            _notify(turn, "model_request_finished", attempt=attempt, outcome="error", error=error.kind)
             if not error.is_transient or attempt > retry.budget:
                 raise
             delay_s = max(retry.delay_s(attempt, error.retry_after_s), error.held_s)
@@ -60,7 +64,15 @@ async def ask_model(turn: Turn) -> Message:
             if delay_s > error.held_s:  # else the request waits in its lane, where it keeps its place
                 await asyncio.sleep(delay_s)
         else:
-            return _commit_answer(turn, streamed, message_id)
+            _notify(turn, "model_request_finished", attempt=attempt, outcome="ok")
+            message = _commit_answer(turn, streamed, message_id)
+            _notify(turn, "model_response_finished", stop_reason=streamed.stop_reason, calls=len(message.tool_uses()))
+            return message
+
+
+def _notify(turn: Turn, kind: RuntimeEventKind, **payload: Json) -> None:
+    observers = turn.calls.host.observers
+    observers.notify(kind, turn.agent.id, provider=turn.provider.id, model=turn.model, turn_id=turn.id, **payload)
 
 
 def _system(turn: Turn) -> str | None:
@@ -70,12 +82,13 @@ def _system(turn: Turn) -> str | None:
 
 
 async def _stream(turn: Turn, message_id: str) -> StreamedMessage:
+    tools = turn.calls.host.definitions(turn.provider.limits)
     request = Request(
         model=turn.model,
         messages=turn.agent.transcript.messages(),
         system=_system(turn),
-        tools=turn.calls.host.definitions(turn.provider.limits),
-        tool_choice=turn.tool_choice,
+        tools=tools,
+        tool_choice=available_choice(turn.tool_choice, tools),
         max_output_tokens=turn.max_output_tokens,
         effort=turn.effort,
         session_id=turn.agent.id,

@@ -147,6 +147,8 @@ class Runtime(SharedParts):
             roster=config.tools,
             audience=config.audience,
             project_id=config.project_id,
+            paging=config.tool_result_paging,
+            hide_denied_tools=config.hide_denied_tools,
             system=config.system,
             request_options=config.request_options,
             pricing=config.pricing,

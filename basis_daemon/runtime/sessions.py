@@ -28,6 +28,7 @@ from basis_daemon.runtime.store.base import PromptAccepted, TurnEnded, TurnStatu
 from basis_daemon.runtime.subagent_run import Nursery, Subagent, SubagentHandle
 from basis_daemon.runtime.tool_calls import CallRound
 from basis_daemon.runtime.tool_host import ToolHost
+from basis_daemon.runtime.tools.paging import ToolResultPaging
 from basis_daemon.runtime.turn import Inbox, Turn
 from basis_daemon.runtime.turn_end import outcome_of, run_bounded, tell_end
 from basis_daemon.runtime.typed_output import OutputWanted, TerminalTool
@@ -67,6 +68,10 @@ class SessionOptions:
     """Whose skills are stronger than others of the same name, strongest first (SH-7)."""
     keep_subagents: bool = False
     """Whether conversations of finished subagents stay in the store (CO-5)."""
+    paging: ToolResultPaging | None = None
+    """How long results are handed out in pages; unset, they are only shortened (TL-37)."""
+    hide_denied_tools: bool = False
+    """Whether tools the policy refuses anyway are left out (TL-13)."""
     project_id: str | None = None
     """Which project's remembered answers hold here; unset, none do and none can be given (SE-20)."""
 
@@ -245,6 +250,10 @@ class Session:
             self._fall_back(turn, outcome.status)
             self.agent.end_turn(outcome)
             status = outcome.status
+            if status != "ok":
+                self._host.observers.notify(
+                    "run_aborted", self.agent.id, turn_id=turn.id, status=status, stopped_by=outcome.stopped_by
+                )
         finally:
             self._turn = None
             self._settle(turn, status)
@@ -257,9 +266,12 @@ class Session:
         for rule in previous.answers.rules:
             self.answers.remember(rule)
         self._host = replace(self._host, files=previous._host.files)
+        if self._host.pager is not None and previous._host.pager is not None:
+            self._host.pager.adopt(previous._host.pager)
         self.steering = previous.steering
 
     def close(self) -> None:
+        self._host.close()
         self.agent.close()
 
     def _new_turn(

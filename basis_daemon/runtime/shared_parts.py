@@ -39,10 +39,11 @@ from basis_daemon.runtime.store.base import AgentRecord, Store
 from basis_daemon.runtime.store.results import ResultStore
 from basis_daemon.runtime.subagents import SessionNursery
 from basis_daemon.runtime.tool_host import ToolHost
+from basis_daemon.runtime.tool_surface import ToolSurface
 from basis_daemon.runtime.tools.app_context import AppContext
-from basis_daemon.runtime.tools.base import Tool
 from basis_daemon.runtime.tools.ledger import ReadLedger
 from basis_daemon.runtime.tools.load_skill import LoadSkillTool
+from basis_daemon.runtime.tools.paging import Pager, ReadToolResult
 from basis_daemon.runtime.tools.registry import ToolCollision, ToolGuard, ToolRegistry
 from basis_daemon.runtime.turn import Inbox
 
@@ -51,7 +52,7 @@ _counter = count(1)
 T = TypeVar("T")
 
 
-class SharedParts:
+class SharedParts(ToolSurface):
     """Process-wide parts of the agent runtime. Safe for use by many workspaces at once (RT-5)."""
 
     def __init__(
@@ -141,6 +142,7 @@ class SharedParts:
     def _session(self, agent: Agent, options: SessionOptions, answers: SessionAnswers | None = None) -> Session:
         if options.request_options is None:
             options = replace(options, request_options=self.request_options)
+        pager = None if options.paging is None else Pager(options.paging)
         host = ToolHost(
             registry=self.registry,
             audience=options.audience,
@@ -158,9 +160,17 @@ class SharedParts:
             observers=self.observers,
             background=self.background,
             skills=SessionSkills(self.skill_table, options.skill_roots),
+            pager=pager,
+            hide_denied_tools=options.hide_denied_tools,
+            is_teammate=agent.record.kind == "teammate",
+            holds=() if pager is None else (self._offer_pages(agent.id, pager),),
         )
         answers = answers or SessionAnswers(self.rules, RuleOwner(agent.id, options.project_id))
         return Session(agent, options, host, nursery=self._nursery, answers=answers, inboxes=self.inboxes)
+
+    def _offer_pages(self, agent_id: str, pager: Pager) -> ToolGuard:
+        # A session that takes another's place is made before that one is closed.
+        return self.registry.hold(ReadToolResult(pager), agent=agent_id, replace=True)
 
     def _nursery(self, parent: Session) -> SessionNursery:
         return SessionNursery(parent, create=self._create, provider=self.providers.by_id, forget=self.store.forget)
@@ -223,11 +233,6 @@ class SharedParts:
         return found
 
     # --- tools -------------------------------------------------------------------------------------------------------
-
-    def register_tool(self, tool: Tool) -> None:
-        """Offer `tool` to everyone from their next request on, in place of every other of its name (RT-8). The rest of
-        what can be done with tools is in `registry`. Raises `InvalidTool`."""
-        self.registry.register(tool, replace=True)
 
     def register_skills_dirs(self, *roots: str | os.PathLike[str]) -> None:
         """Have the skills below these directories, strongest first, behind those there are; one that is there is read

@@ -15,6 +15,7 @@ from basis_daemon.runtime.background import (
     BackgroundTasks,
     TaskWatch,
 )
+from basis_daemon.runtime.guards import Guard
 from basis_daemon.runtime.hooks.table import HookTable
 from basis_daemon.runtime.observers import Observers
 from basis_daemon.runtime.policy import RuntimePolicy
@@ -58,9 +59,16 @@ class ToolHost:
     hide_denied_tools: bool = False
     """Whether tools the policy refuses anyway are left out (TL-13)."""
     is_teammate: bool = False
+    holds: tuple[Guard, ...] = ()
+    """What was registered for this session alone."""
     background: BackgroundTasks | None = None
     """Where commands go on that are not waited for."""
     skills: SessionSkills | None = None
+
+    def close(self) -> None:
+        """Take back what was registered for this session."""
+        for guard in self.holds:
+            guard.unregister()
 
     def find(self, name: str, limits: Limits) -> Registration | None:
         """What a name means in this session, if the session is offered it (TL-7, TL-12)."""

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -25,6 +25,7 @@ from basis_daemon.runtime.tools.base import (
     default_preparation,
 )
 from basis_daemon.runtime.tools.registry import MAX_DESCRIPTION_BYTES
+from basis_daemon.runtime.tools.schemas import schema_of
 from basis_daemon.runtime.tools.validate import validate_input
 
 MAX_REJECTIONS = 3
@@ -94,13 +95,13 @@ class OutputSpec:
     def of(cls, wanted: type[Any], *, name: str | None = None, description: str | None = None) -> "OutputSpec":
         """The specification of a dataclass, a TypedDict or a msgspec struct. Raises `InvalidOutputSpec`."""
         try:
-            schema = msgspec.json.schema(wanted)
+            schema = schema_of(wanted)
         except TypeError as error:
             raise InvalidOutputSpec(f"no schema can be made of {wanted!r}: {error}") from error
         name = name or wanted.__name__
         own = vars(wanted).get("__doc__")  # what it inherits is about something else
         text = description or (inspect.cleandoc(own) if own else f"The {name} asked for.")
-        return cls(name, text, _with_root(schema))
+        return cls(name, text, schema)
 
     def with_tools(self) -> "OutputSpec":
         """The same, from an agent that keeps its tools."""
@@ -206,23 +207,3 @@ def _tool_name(name: str, digest: str) -> str:
     """At most 64 characters of `[A-Za-z0-9_-]` (AG-44)."""
     short = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:14]
     return f"basis_terminal_{short}_{digest[:16]}_{digest[16:32]}"
-
-
-def _with_root(schema: dict[str, Json]) -> dict[str, Json]:
-    """`schema` with what its root refers to put in place: providers want to see an object there."""
-    reference = schema.get("$ref")
-    if not isinstance(reference, str):
-        return schema
-    definitions = cast(dict[str, Json], schema["$defs"])
-    root = cast(dict[str, Json], definitions[reference.rpartition("/")[2]])
-    rest = {name: each for name, each in definitions.items() if each is not root}
-    return (
-        {**root, "$defs": definitions} if _refers(definitions, reference) else root | ({"$defs": rest} if rest else {})
-    )
-
-
-def _refers(value: Json, reference: str) -> bool:
-    if isinstance(value, dict):
-        found = cast(dict[str, Json], value)
-        return found.get("$ref") == reference or any(_refers(each, reference) for each in found.values())
-    return isinstance(value, list) and any(_refers(each, reference) for each in cast(list[Json], value))

@@ -8,7 +8,15 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from basis_daemon.errors import UsageError
-from basis_daemon.runtime.tools.base import CallPreparation, Tool, ToolContext, ToolOutput, ToolSpec
+from basis_daemon.runtime.tools.base import (
+    CallPreparation,
+    ExecutionCategory,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+    lane_of,
+)
 from basis_daemon.runtime.tools.registry import ToolCollision, ToolRegistry
 
 
@@ -32,6 +40,9 @@ class HeldTool:
     @property
     def spec(self) -> ToolSpec:
         return self.tool.spec
+
+    def execution_category(self, input: dict[str, Any]) -> ExecutionCategory:
+        return lane_of(self.tool, self.spec, input)
 
     async def prepare(self, context: ToolContext, input: dict[str, Any]) -> CallPreparation:
         return await self.tool.prepare(context, input)

@@ -70,6 +70,11 @@ class Pager:
             )
         return _page(tool_use_id, lines, start_line, self.paging.page_bytes, size)
 
+    def adopt(self, other: "Pager") -> None:
+        """Have the results of another pager as well, which nobody uses any more."""
+        for tool_use_id, lines in other._kept.items():
+            self._keep(tool_use_id, lines, other._sizes[tool_use_id])
+
     def _keep(self, tool_use_id: str, lines: list[bytes], size: int) -> None:
         with self._lock:
             self._kept.pop(tool_use_id, None)
