@@ -571,6 +571,12 @@ async def test_models_are_listed_newest_first_with_their_windows(talk) -> None:
         assert models[1].display_name == "The New B" and models[1].provider == "gateway"
 
 
+async def test_a_model_without_a_name_is_not_listed(talk) -> None:
+    """RT-32: it would be taken for the newest, and could not be asked for."""
+    async with talk(models=[{"id": "", "created": 30}, {"id": " ", "created": 20}, {"id": "m", "created": 10}]) as t:
+        assert [model.id for model in await t.provider.list_models()] == ["m"]
+
+
 async def test_listing_with_a_wrong_key_is_an_authentication_error(talk) -> None:
     async with talk(api_key="sk-another") as t:
         with pytest.raises(AuthenticationError):

@@ -111,6 +111,13 @@ def test_model_is_part_of_the_path(model: str, expected: str) -> None:
     assert path(Request(model, [])) == expected
 
 
+@pytest.mark.parametrize("model", ["../files", "models/../../v1/files", "a/./b", ".."])
+def test_model_that_leads_to_another_path_is_refused(model: str) -> None:
+    """CF-3: a repository's config.json may name a model."""
+    with pytest.raises(InvalidRequest, match="no name of a model"):
+        path(Request(model, []))
+
+
 def test_results_carry_the_name_of_what_was_called_ahead_of_all_else() -> None:
     """PV-47, PV-7"""
     conversation = [

@@ -52,7 +52,10 @@ _NEEDS_SIGNATURES = re.compile(r"gemini-(?!1|2\.|2-)")
 
 
 def path(request: Request) -> str:
-    """Where `request` is posted: the model is part of it."""
+    """Where `request` is posted: the model is part of it. Raises `InvalidRequest` for one that leads elsewhere: a
+    repository may name the model, and must not choose what the key is sent to."""
+    if not {".", ".."}.isdisjoint(request.model.split("/")):
+        raise InvalidRequest(f"{request.model!r} is no name of a model")
     model = request.model if request.model.startswith(("models/", "tunedModels/")) else f"models/{request.model}"
     return f"v1beta/{quote(model)}:streamGenerateContent?alt=sse"
 

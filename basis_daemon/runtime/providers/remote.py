@@ -97,7 +97,7 @@ class RemoteProvider:
         for _ in range(MAX_MODEL_PAGES):
             body = await fetch_json(self._pool, await self._endpoint.call("GET", wire.models_path, wire.name, query))
             page = wire.read_models(body, self._definition)
-            models += page.models
+            models += [model for model in page.models if model.id.strip()]  # nobody could ask for one without a name
             query = page.next_query
             if query is None:
                 break
