@@ -119,6 +119,7 @@ def new_conversation(
     max_delegation_depth: int = 8,
     keep_subagents: bool = False,
     request_options: RequestOptions | None = None,
+    project_id: str | None = None,
 ) -> Conversation:
     """A conversation whose model is `server`; with `resume`, the stored one of that id. A provider in place of a server
     is for what the wire has no part in.
@@ -145,6 +146,7 @@ def new_conversation(
         max_delegation_depth=max_delegation_depth,
         keep_subagents=keep_subagents,
         request_options=request_options,
+        project_id=project_id,
     )
     runtime = Runtime(
         store=store or VolatileStore(),
