@@ -73,9 +73,8 @@ def test_a_builder_says_what_keywords_say() -> None:
     )
     assert built == said
     assert ToolSpec.builder("plain").build() == ToolSpec("plain")
-    untouched = {
-        field.name for field in fields(ToolSpec) if getattr(said, field.name) == getattr(ToolSpec("x"), field.name)
-    }
+    plain = ToolSpec("x")
+    untouched = {field.name for field in fields(ToolSpec) if getattr(said, field.name) == getattr(plain, field.name)}
     assert untouched == {"kind"}, "every field but the one whose default was said again"
 
 
@@ -146,12 +145,8 @@ async def test_a_function_with_a_specification_is_a_tool(tmp_path: Path) -> None
 async def test_a_function_s_parameters_are_the_fields_of_its_input(tmp_path: Path) -> None:
     """TL-2: the schema, the name and the description come from the function; the context is no field."""
     spec = weather.spec
-    assert (spec.name, spec.description, spec.side_effect, spec.timeout_s) == (
-        "weather",
-        "Tell the weather.",
-        "external",
-        3,
-    )
+    assert (spec.name, spec.description) == ("weather", "Tell the weather.")
+    assert (spec.side_effect, spec.timeout_s) == ("external", 3)
     assert spec.input_schema["type"] == "object" and spec.input_schema["additionalProperties"] is False
     assert spec.input_schema["required"] == ["city"]
     properties: Mapping[str, Any] = spec.input_schema["properties"]
