@@ -61,5 +61,5 @@ def shown(path: Path | str, base: Path) -> str:
 
 def printable(name: str) -> str:
     """A file name as valid text on one line: bytes that are no text and control characters are replaced."""
-    text = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return text if text.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in text)
+    # Half a surrogate pair stands for a byte that is no text, and isn't printable either.
+    return name if name.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in name)
