@@ -61,14 +61,22 @@ def _tool(function: Function, given: Mapping[str, Any]) -> FunctionTool:
 
     async def call(context: ToolContext, input: dict[str, Json]) -> Any:
         try:
-            # By way of the text, where `2.0` is an integer as it is for the schema (TL-15).
-            value = msgspec.json.decode(msgspec.json.encode(input), type=wanted)
+            value = msgspec.convert(_with_integers(input), wanted)
         except msgspec.ValidationError as error:
             raise ToolError(f"{spec.name}: {error}") from error
         arguments = {name: getattr(value, name) for name in wanted.__struct_fields__}
         return await function(**arguments, **({context_name: context} if context_name else {}))
 
     return FunctionTool(spec, call)
+
+
+def _with_integers(value: Json) -> Json:
+    """`2.0` as the integer it is for a schema (TL-15). A field that takes any number takes it too."""
+    if isinstance(value, dict):
+        return {name: _with_integers(each) for name, each in cast(dict[str, Json], value).items()}
+    if isinstance(value, list):
+        return [_with_integers(each) for each in cast(list[Json], value)]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _said(spec: ToolSpec) -> dict[str, Any]:
