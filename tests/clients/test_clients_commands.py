@@ -118,6 +118,11 @@ def test_asks_are_listed_with_what_they_are_about(
     [
         (["approve", "1234"], {"decision": "allow", "scope": "once"}),
         (["approve", "ask-1234", "--for-session"], {"decision": "allow", "scope": "session"}),
+        (
+            ["approve", "ask-1234", "--scope", "project", "--pattern", "git log *"],
+            {"decision": "allow", "scope": "project", "pattern": "git log *"},
+        ),
+        (["deny", "ask-1234", "--scope", "global"], {"decision": "deny", "scope": "global"}),
         (["deny", "ask-1234abcd", "--reason", "no"], {"decision": "deny", "scope": "once", "reason": "no"}),
     ],
 )

@@ -125,6 +125,28 @@ def test_edit_is_asked_about_with_its_diff(fake_daemon: FakeDaemon, workspace: P
     assert fake_daemon.asked("basis/ask/answer") == [{"askId": "ask-1", "decision": "allow", "scope": "session"}]
 
 
+def test_what_an_answer_would_cover_for_good_stands_above_the_prompt(fake_daemon: FakeDaemon, workspace: Path) -> None:
+    """AP-21: one key for the project, one for everywhere, each with the daemon's own words; hostile ones too."""
+    options = [
+        {"optionId": "1", "label": "Allow", "decision": "allow", "scope": "once"},
+        {"optionId": "2", "label": "Allow `git \x1b[2Jlog …` in this project", "decision": "allow", "scope": "project"},
+        {"optionId": "3", "label": "Allow `git log …` in every project", "decision": "allow", "scope": "global"},
+        {"optionId": "4", "label": "Deny", "decision": "deny", "scope": "once"},
+    ]
+    fake_daemon.on_turn = _asks(options=options)
+    with Terminal(["run", "hello"], cwd=workspace) as terminal:
+        terminal.until("[r] no, with a reason")
+        shown = _plain(terminal.shown)
+        assert "[p] Allow `git ␛[2Jlog …` in this project" in shown
+        assert "[g] Allow `git log …` in every project" in shown
+        assert shown.index("in every project") < shown.index("[y] yes")
+        assert "[p] for the project  [g] everywhere" in shown and "\x1b[2J" not in terminal.shown
+        terminal.press("p")
+
+        assert terminal.exit_code() == 0
+    assert fake_daemon.asked("basis/ask/answer") == [{"askId": "ask-1", "decision": "allow", "scope": "project"}]
+
+
 def test_a_question_longer_than_the_screen_says_again_what_it_asks(fake_daemon: FakeDaemon, workspace: Path) -> None:
     added = "".join(f"+line {number}\n" for number in range(300))
     files = [{"path": "app.py", "patch": f"--- a/app.py\n+++ b/app.py\n@@ -0,0 +1,300 @@\n{added}"}]
