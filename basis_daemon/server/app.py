@@ -137,6 +137,7 @@ class Daemon:
             info=self._info,
             paths=paths,
             started_at=time.time(),
+            work=work,
             runtime=runtime,
             hub=hub,
             workspaces=workspaces,

@@ -9,6 +9,7 @@ from basis_daemon.server.documents import Documents
 from basis_daemon.server.drafts import Drafts
 from basis_daemon.server.hub import Hub
 from basis_daemon.server.runtime_source import RuntimeSource
+from basis_daemon.server.work import Work
 from basis_daemon.server.workspaces import Workspaces
 from basis_daemon.workspace.credential_store import CredentialStore
 from basis_daemon.workspace.model_catalogue import ModelCatalogue
@@ -22,6 +23,7 @@ class Services:
     info: DaemonInfo
     paths: Paths
     started_at: float
+    work: Work
     runtime: RuntimeSource
     hub: Hub
     workspaces: Workspaces

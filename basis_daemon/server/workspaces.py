@@ -113,10 +113,15 @@ class Workspaces:
         is one — a provider, the reason why there is none — is decided anew here, and sessions follow with their next
         turn. One that can't be opened any more stays as it was."""
         for root, workspace in list(self._current.items()):
+            snapshot, sender = self._snapshots.get(root), self._senders.get(root)
             try:
-                await self.reload(root)
+                opened = await self._built(Path(root), snapshot, sender)
             except BasisError:
-                self._current.setdefault(root, workspace)
+                continue
+            if self._current.get(root) is workspace:
+                await self._make_current(opened, snapshot, sender)
+            else:  # it was closed meanwhile, or somebody opened it with what is known now
+                await opened.aclose()
 
     async def close(self, path: str) -> None:
         """Let go of a workspace. Conversations minted from it go on (LC-2). One that isn't open is fine."""
@@ -144,17 +149,8 @@ class Workspaces:
         opening: "asyncio.Future[Workspace]",
     ) -> None:
         try:
-            runtime = await asyncio.to_thread(self._runtime)
-            builder = (
-                WorkspaceBuilder(root)
-                .with_runtime(runtime)
-                .with_environment(snapshot, sender=sender)
-                .with_credentials(self._credentials, fallback=self._fallback)
-                .with_socket(self._socket)
-                .with_overlay(self._overlay)
-                .with_catalogue(self._catalogue)
-            )
-            opening.set_result(await self._adopt(await builder.open(), snapshot, sender))
+            opened = await self._built(root, snapshot, sender)
+            opening.set_result(await self._adopt(opened, snapshot, sender))
         except asyncio.CancelledError:
             opening.cancel()
             raise
@@ -163,6 +159,19 @@ class Workspaces:
         finally:
             del self._opening[key]
 
+    async def _built(self, root: Path, snapshot: Mapping[str, str] | None, sender: str | None) -> Workspace:
+        runtime = await asyncio.to_thread(self._runtime)
+        return await (
+            WorkspaceBuilder(root)
+            .with_runtime(runtime)
+            .with_environment(snapshot, sender=sender)
+            .with_credentials(self._credentials, fallback=self._fallback)
+            .with_socket(self._socket)
+            .with_overlay(self._overlay)
+            .with_catalogue(self._catalogue)
+            .open()
+        )
+
     async def _adopt(self, opened: Workspace, snapshot: Mapping[str, str] | None, sender: str | None) -> Workspace:
         """Make `opened` the current one, unless the current one says the same."""
         root = str(opened.root)
@@ -170,6 +179,13 @@ class Workspaces:
         if current is not None and self._snapshots.get(root) == snapshot and _is_same(current, opened):
             await opened.aclose()
             return current
+        return await self._make_current(opened, snapshot, sender)
+
+    async def _make_current(
+        self, opened: Workspace, snapshot: Mapping[str, str] | None, sender: str | None
+    ) -> Workspace:
+        root = str(opened.root)
+        current = self._current.get(root)
         self._current[root] = opened
         self._snapshots[root], self._senders[root] = snapshot, sender
         self._announcer.workspace_opened(summary_of(opened))

@@ -1,6 +1,8 @@
 """Keys over the wire: told where each is from, stored, tried, forgotten, and shown by nothing (protocol.md 3, 6)."""
 
+import fcntl
 import json
+import os
 import socket
 import stat
 from pathlib import Path
@@ -129,6 +131,27 @@ def test_a_name_that_means_nothing_in_the_file_of_keys_hides_none_of_the_others(
 
     assert found["openai"]["source"] == "store"
     assert "neither a provider nor an address" in found["unknown"]["problem"] and CANARY not in json.dumps(found)
+
+
+def test_a_key_whose_giver_has_left_is_told_to_everybody_all_the_same(daemon: DaemonProcess) -> None:
+    """DM-12: what was begun is done to its end. Another process holds the file meanwhile."""
+    giver, other = daemon.connect(), daemon.connect(name="other")
+    other.call("basis/daemon/subscribe")
+    directory = os.open(daemon.data, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        giver.request("basis/auth/set", {"provider": "openai", "secret": CANARY, "verify": False, "inFile": True})
+        giver.call("basis/daemon/status")  # answered while the other is under way
+        giver.die()
+        while other.call("basis/daemon/status")["counts"]["clients"] > 1:
+            pass
+    finally:
+        os.close(directory)
+
+    while other.next_notification("basis/daemon/event")["kind"] != "auth_changed":
+        pass
+
+    assert states(other)["openai"]["source"] == "store"
 
 
 def test_a_forgotten_key_is_not_used_again(

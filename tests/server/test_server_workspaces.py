@@ -133,6 +133,33 @@ async def test_a_failed_opening_is_told_to_all_and_tried_again(workspaces: Works
     assert (await workspaces.open(str(missing), BARE)).root == missing
 
 
+async def test_a_workspace_closed_while_keys_change_stays_closed(
+    workspaces: Workspaces, repo: Path, tmp_path: Path
+) -> None:
+    """LC-2. What is open is decided anew, and one whose directory is gone stays as it was."""
+    other, gone = tmp_path / "other", tmp_path / "gone"
+    for directory in (other, gone):
+        await asyncio.to_thread(directory.mkdir)
+    before = [await workspaces.open(str(root), BARE) for root in (repo, other, gone)]
+    await asyncio.to_thread(gone.rmdir)
+
+    with anyio.fail_after(10):
+        await asyncio.gather(workspaces.credentials_changed(), workspaces.close(str(other)))
+
+    assert workspaces.current(str(other)) is None
+    assert workspaces.current(str(repo)) not in (None, before[0])
+    assert workspaces.current(str(gone)) is before[2]
+
+
+async def test_an_environment_sent_while_keys_change_stays_in_force(workspaces: Workspaces, repo: Path) -> None:
+    await workspaces.open(str(repo), BARE)
+    with anyio.fail_after(10):
+        _, latest = await asyncio.gather(
+            workspaces.credentials_changed(), workspaces.open(str(repo), {**BARE, "VIRTUAL_ENV": "/venv"})
+        )
+        assert (await workspaces.open(str(repo))).environment == latest.environment
+
+
 # --- sessions --------------------------------------------------------------------------------------------------------
 
 

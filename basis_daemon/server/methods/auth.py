@@ -56,17 +56,26 @@ async def set_key(services: Services, client: Client, params: AuthSetParams) -> 
         refuse_plaintext(base_url)
     wire = _wire(provider, base_url, params.wire)
     verified, problem = await _try(services, provider, base_url, wire, key) if params.verify else (None, None)
-    await asyncio.to_thread(services.credentials.put, slot.name, key, in_file=params.in_file)
-    await _changed(services, provider)
+    # To the end even if the client leaves now: a key that is stored and told to nobody would be found by some.
+    await services.work.run(_store(services, provider, slot, key, in_file=params.in_file))
     state = await asyncio.to_thread(_state, provider, base_url, [services.workspaces.bare_keychain().source(slot)])
     return AuthSetResult(state=state, verified=verified, problem=problem)
 
 
 async def forget(services: Services, client: Client, params: AuthForgetParams) -> Empty:
     provider, _, slot = _meant(params.provider, params.base_url)
+    await services.work.run(_remove(services, provider, slot))
+    return Empty()
+
+
+async def _store(services: Services, provider: str, slot: Slot, key: Secret, *, in_file: bool) -> None:
+    await asyncio.to_thread(services.credentials.put, slot.name, key, in_file=in_file)
+    await _changed(services, provider)
+
+
+async def _remove(services: Services, provider: str, slot: Slot) -> None:
     if await asyncio.to_thread(services.credentials.remove, slot.name):
         await _changed(services, provider)
-    return Empty()
 
 
 def _meant(name: str, base_url: str | None) -> tuple[str, str | None, Slot]:
