@@ -101,6 +101,9 @@ class ModelCatalogue:
             error: BasisError = TransportError(f"{provider.label} did not list its models within {TIMEOUT_S:g} s")
         except BasisError as problem:
             error = problem
+        except Exception as problem:  # a host's own provider may raise anything; the others are listed all the same
+            error = TransportError(f"{provider.label} could not list its models ({type(problem).__name__})")
+            error.__cause__ = problem
         else:
             self._latest[provider] = models
             return _Known(Listing(provider.id, models), self._now() + ANSWER_HOLDS_S)

@@ -12,6 +12,7 @@ from basis_daemon.redact import Secret
 from basis_daemon.runtime.providers.base import ModelInfo, Provider
 from basis_daemon.runtime.providers.definition import Credentials, ProviderDefinition, RetryPolicy, StaticCredentials
 from basis_daemon.runtime.providers.registry import ProviderRegistry, openai_definition
+from basis_daemon.runtime.providers.scripted import ScriptedProvider
 from basis_daemon.runtime.providers.selection import FailedToListModels, ModelSelector
 from basis_daemon.runtime.runtime import Runtime
 from basis_daemon.workspace.credentials import Keychain
@@ -65,6 +66,19 @@ async def test_providers_are_asked_at_once_and_one_that_is_down_hides_none_of_th
     assert [listing.provider for listing in found] == ["down", "up"]
     assert found[0].models == () and found[0].error is not None and "500" in str(found[0].error)
     assert [model.id for model in found[1].models] == ["a"] and found[1].error is None
+
+
+async def test_a_hosts_provider_that_breaks_hides_none_of_the_others() -> None:
+    """It is said what it raised, and nothing of what that said."""
+
+    class Broken(ScriptedProvider):
+        async def list_models(self) -> list[ModelInfo]:
+            raise KeyError("sk-canary-0001")
+
+    found = await ModelCatalogue().listings([Reachable(Broken()), Reachable(ScriptedProvider())])
+
+    assert found[0].models == () and "KeyError" in str(found[0].error) and "canary" not in str(found[0].error)
+    assert found[1].error is None and found[1].models
 
 
 async def test_an_answer_is_kept_for_some_minutes_and_a_failure_for_some_seconds() -> None:
