@@ -27,6 +27,7 @@ from basis_daemon.runtime.tool_host import ToolHost
 from basis_daemon.runtime.tools.base import (
     PARALLEL,
     CallPreparation,
+    ChoosesLane,
     ExecutionCategory,
     ToolContext,
     ToolError,
@@ -131,7 +132,8 @@ class CallPipeline:
     async def _prepare(self, ongoing: OngoingCall, found: Registration) -> CallPreparation:
         context = self._context(ongoing)
         preparation = await contained(lambda: found.tool.prepare(context, copied(ongoing.input)))
-        if ongoing.planned.is_parallel and ongoing.hands and preparation.execution != PARALLEL:
+        has_one_lane = not isinstance(found.tool, ChoosesLane)
+        if ongoing.planned.is_parallel and ongoing.hands and has_one_lane and preparation.execution != PARALLEL:
             raise ToolError(_NOT_AMONG_READS)
         return preparation
 
