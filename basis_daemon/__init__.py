@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from basis_daemon.runtime.reports import RunReport as RunReport
     from basis_daemon.runtime.runtime import Runtime as Runtime
     from basis_daemon.runtime.runtime import RuntimeBuilder as RuntimeBuilder
+    from basis_daemon.runtime.skills import SkillInfo as SkillInfo
     from basis_daemon.runtime.tools.base import CallPreparation as CallPreparation
     from basis_daemon.runtime.tools.base import FunctionTool as FunctionTool
     from basis_daemon.runtime.tools.base import Tool as Tool
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from basis_daemon.workspace.prompt import Replace as Replace
     from basis_daemon.workspace.roster import ToolRoster as ToolRoster
     from basis_daemon.workspace.run import PreparedRun as PreparedRun
+    from basis_daemon.workspace.skills import SkillsConfig as SkillsConfig
     from basis_daemon.workspace.spec import RunSpec as RunSpec
     from basis_daemon.workspace.workspace import Workspace as Workspace
 
@@ -90,6 +92,7 @@ _HOMES = {
     "runtime.providers.selection": ("ModelSelector",),
     "runtime.reports": ("OutputFailure", "OutputReport", "RunReport"),
     "runtime.runtime": ("Runtime", "RuntimeBuilder"),
+    "runtime.skills": ("SkillInfo",),
     "runtime.tools.base": (
         "CallPreparation",
         "FunctionTool",
@@ -112,6 +115,7 @@ _HOMES = {
     "workspace.prompt": ("Append", "Replace"),
     "workspace.roster": ("ToolRoster",),
     "workspace.run": ("PreparedRun",),
+    "workspace.skills": ("SkillsConfig",),
     "workspace.spec": ("RunSpec",),
     "workspace.workspace": ("Workspace",),
 }

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def caller(tmp_path: Path) -> Caller:
 
 
 @contextmanager
-def swapping(place: Path, target: Path) -> Iterator[None]:
+def swapping(place: Path, target: Path) -> Generator[None]:
     """While this lasts `place` is, turn by turn, itself and a link to `target`."""
     done = threading.Event()
     aside = place.with_name("aside")
