@@ -24,6 +24,7 @@ from basis_daemon.runtime.providers.definition import WireName
 from basis_daemon.runtime.runtime import ProviderSettings, Runtime, RuntimeBuilder
 from basis_daemon.runtime.tools.base import Tool
 from basis_daemon.workspace.agents_md import ContextConfig, WorkspaceContext, discover_context
+from basis_daemon.workspace.approval import ApprovalGate
 from basis_daemon.workspace.config import Config, discover_config
 from basis_daemon.workspace.connecting import connect
 from basis_daemon.workspace.connection import Connection
@@ -206,8 +207,12 @@ class WorkspaceBuilder:
         """The shared runtime, or one of the workspace's own that ends with it (RT-8)."""
         if isinstance(self.runtime, Runtime):
             return self.runtime
+        parts = self.runtime
+        if parts.authorizer is None:
+            # Its conversations bring a gate of their own; whoever else uses this runtime is asked, too (AP-25).
+            parts = parts.with_tool_authorizer(ApprovalGate())
         # Cancelled meanwhile, the runtime is simply dropped: one that was just built holds nothing yet.
-        runtime = await asyncio.to_thread(self.runtime.build)
+        runtime = await asyncio.to_thread(parts.build)
         undo.push_async_callback(_close, runtime)
         return runtime
 

@@ -97,6 +97,24 @@ async def test_a_truthy_value_is_not_an_allowance() -> None:
     assert not (await DefaultDeny(Says(ApprovalAnswer(allow="no"))).approve(question())).allow  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("level", [None, "something new"])
+async def test_a_level_nobody_knows_is_asked_about_like_the_worst(level: Any) -> None:
+    """AP-1, AP-6, 5.7 (b)."""
+    assert (await ApprovalGate().authorize(call(level))).outcome == "prompt"
+    assert (await PolicyGate(lambda: "never").authorize(call(level))).outcome == "deny"
+
+
+def test_an_answer_that_says_nothing_denies() -> None:
+    """AP-7."""
+    assert ApprovalAnswer() == ApprovalAnswer(allow=False, scope="once", reason=None, pattern=None)
+
+
+def test_an_approver_is_shown_a_call_and_cannot_rewrite_it() -> None:
+    """AP-8: rewriting is the hooks' business."""
+    with pytest.raises(AttributeError):
+        question().input = {"other": True}  # type: ignore[misc]
+
+
 async def test_a_good_answer_passes_unchanged() -> None:
     answer = ApprovalAnswer(allow=True, scope="session", pattern="*")
 

@@ -11,6 +11,7 @@ import pytest
 from basis_daemon.errors import SessionRulesNotCleared, UsageError
 from basis_daemon.runtime.permissions import ApprovalAnswer, Authorization, AuthorizationRequest
 from basis_daemon.runtime.rules import PermissionRuleAddress, RememberedRule, RuleKey
+from basis_daemon.workspace.approval import ApprovalGate
 from basis_daemon.workspace.run import Mode
 from basis_protocol.events import PermissionResolved
 from support.model_server import calls, says, tool
@@ -201,6 +202,27 @@ async def test_a_run_with_its_own_authorizer_asks_no_other(tmp_path: Path) -> No
     assert judged.raw_input == {"path": "a.txt", "content": "a.txt"}
     assert judged.spec.capabilities == {"filesystem_write"} and judged.spec.approval == "filesystem"
     assert "content" not in judged.preparation.structured_input
+
+
+async def test_a_runtimes_own_authorizer_gives_way_to_the_sessions_mode(tmp_path: Path) -> None:
+    """AP-24: what has to hold everywhere is a hook's to say; those are asked ahead of any authorizer."""
+    person = Person()
+
+    def shape(builder: Any) -> Any:
+        return builder.with_runtime_builder(builder.runtime.with_tool_authorizer(Only("nothing")))
+
+    async with scene(tmp_path, *twice(write("a.txt")), shape=shape) as on:
+        run = on.workspace.prepare()
+        await say(run, "Write.", person)
+        run.close()
+
+    assert len(person.asked) == 1 and (on.repo / "a.txt").exists()
+
+
+async def test_whoever_else_uses_a_workspaces_runtime_is_asked_too(tmp_path: Path) -> None:
+    """AP-25: a conversation on the runtime itself, which names no authorizer, runs nothing unasked."""
+    async with scene(tmp_path) as on:
+        assert isinstance(on.workspace.runtime.authorizer, ApprovalGate)
 
 
 async def test_the_authorizer_is_chosen_before_the_first_turn(tmp_path: Path) -> None:
