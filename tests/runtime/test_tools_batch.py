@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -378,6 +379,32 @@ def test_nothing_is_begun_while_one_file_is_not_what_was_read(tmp_path: Path) ->
     with pytest.raises(StaleFile):
         file_writes.commit([FileChange(tmp_path / name, held[name], b"agent") for name in ("a", "b")])
     assert tree(tmp_path) == {"a": b"a", "b": b"person"}
+
+
+def test_file_moves_to_another_file_system_with_its_mode(tmp_path: Path) -> None:
+    """Where no second name can be given it is copied, and taken back like everything else."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or memory.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no second file system here")
+    with tempfile.TemporaryDirectory(dir=memory) as elsewhere:
+        (tmp_path / "a").write_bytes(b"\0A")
+        (tmp_path / "a").chmod(0o750)
+        target = Path(elsewhere) / "b"
+
+        def moves() -> list[FileChange]:
+            held = text_files.read(tmp_path / "a")
+            assert held is not None
+            there = FileChange(target, None, held.data, moved_from=tmp_path / "a", permissions=held.status)
+            return [there, FileChange(tmp_path / "a", held, None)]
+
+        with pytest.raises(ToolError):
+            file_writes.commit([*moves(), FileChange(target, None, b"twice")])
+        assert (tree(tmp_path), tree(Path(elsewhere))) == ({"a": b"\0A"}, {})
+
+        file_writes.commit(moves())
+
+        assert (tree(tmp_path), tree(Path(elsewhere))) == ({}, {"b": b"\0A"})
+        assert target.stat().st_mode & 0o777 == 0o750
 
 
 def test_directories_made_for_nothing_are_removed(tmp_path: Path) -> None:
