@@ -119,7 +119,9 @@ def _run(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--provider", choices=PROVIDERS, metavar="NAME", help="one of: " + " ".join(PROVIDERS))
     parser.add_argument("--model", metavar="ID", help="the provider's name of a model")
-    parser.add_argument("--effort", choices=EFFORTS, help="how hard the model should think")
+    parser.add_argument(
+        "--effort", choices=("default", *EFFORTS), help="how hard the model should think; default: as it does unasked"
+    )
     parser.add_argument(
         "--approve",
         choices=("prompt", "always", "never"),

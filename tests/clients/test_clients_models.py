@@ -7,7 +7,7 @@ import pytest
 
 from support.command_line import basisctl
 from support.daemon import DaemonProcess
-from support.model_server import ModelServer, fails
+from support.model_server import ModelServer, fails, says
 
 
 @pytest.fixture
@@ -67,6 +67,22 @@ def test_a_provider_without_models_is_not_said_to_be_missing(
         monkeypatch.setenv("BASIS_BASE_URL", model.base_url)
         done = basisctl("models", cwd=workspace)
     assert done.returncode == 1 and "no provider within reach lists a model" in done.stderr
+
+
+def test_model_and_effort_of_a_conversation_change_and_its_provider_stays(
+    daemon: DaemonProcess, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PR-9, PR-10: an effort can be taken back, as a model may not take any. Exit code 2 for another provider."""
+    monkeypatch.setenv("BASIS_API_KEY", "sk-canary-0001")
+    with ModelServer(says("One."), says("Two."), says("Three.")) as model:
+        monkeypatch.setenv("BASIS_BASE_URL", model.base_url)
+        basisctl("run", "--effort", "high", "--model", "m-1", "hello", cwd=workspace)
+        basisctl("run", "-s", "last", "--effort", "default", "--provider", "openai", "hello", cwd=workspace)
+        basisctl("run", "-s", "last", "--model", "m-2", "hello", cwd=workspace)
+        other = basisctl("run", "-s", "last", "--provider", "gemini", "hello", cwd=workspace)
+    sent = [(request.model, request.body.get("reasoning_effort")) for request in model.requests]
+    assert sent == [("m-1", "high"), ("m-1", None), ("m-2", None)]
+    assert other.returncode == 2 and "keeps its provider, and this one's is openai" in other.stderr
 
 
 def test_with_nothing_within_reach_the_next_step_is_named(daemon: DaemonProcess, workspace: Path) -> None:

@@ -144,6 +144,16 @@ def test_the_way_back_from_an_endpoint_to_the_provider_is_a_blank_base_url(confi
     assert basisctl("connect", "openai", "--wire", "responses", cwd=workspace).returncode == 2
 
 
+def test_another_endpoint_is_not_taken_to_speak_what_the_one_before_did(config: Path, workspace: Path) -> None:
+    """PR-4: said for the same one again, the wire stays."""
+    for _ in range(2):
+        basisctl("connect", "openai", "--base-url", "https://one.example", "--wire", "responses", cwd=workspace)
+        basisctl("connect", "openai", "--base-url", "https://one.example", "--model", "m-1", cwd=workspace)
+        assert json.loads(config.read_text())["wire"] == "responses"
+    basisctl("connect", "openai", "--base-url", "https://two.example", cwd=workspace)
+    assert "wire" not in json.loads(config.read_text())
+
+
 def test_a_configuration_kept_elsewhere_stays_there(config: Path, workspace: Path, tmp_path: Path) -> None:
     """A link, as people who keep such files in a repository have, is followed and stays a link."""
     kept = tmp_path / "kept.json"

@@ -61,11 +61,11 @@ def main(args: Namespace) -> int:
 
 
 def _changed(before: Mapping[str, Any], args: Namespace) -> dict[str, Any]:
-    """The settings after connecting. A model or an endpoint of the provider before would not fit the new one; a blank
-    base URL is the way back from an endpoint to the provider's own."""
+    """The settings after connecting. A model or an endpoint of the provider before would not fit the new one, nor the
+    wire of an endpoint another; a blank base URL is the way back from an endpoint to the provider's own."""
     after = {"schema": SCHEMA, **before, "provider": args.provider}
     leaves = before.get("provider") != args.provider
-    leaves_endpoint = leaves or args.base_url == ""
+    leaves_endpoint = leaves or (args.base_url is not None and args.base_url != before.get("base_url"))
     for name, value, forgets in (
         ("model", args.model, leaves),
         ("base_url", args.base_url, leaves_endpoint),

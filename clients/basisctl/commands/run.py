@@ -101,7 +101,14 @@ class _Run:
         if self._args.session is None:
             return connection.request("basis/session/new", self._new_params())
         session = find_session(connection, self._args.session, self._attendance.workspace)
-        for option, value in self._config().items():
+        config = self._config()
+        provider = config.pop("provider", None)
+        if provider not in (None, session.get("provider")):
+            raise Usage(
+                f"a conversation keeps its provider, and this one's is {session.get('provider') or 'not set up'}",
+                "leave --provider out, or begin a conversation: leave --session out",
+            )
+        for option, value in config.items():
             params = {"sessionId": session["sessionId"], "option": option, "value": value}
             session = connection.request("basis/session/setConfig", params)
         return session
