@@ -33,6 +33,10 @@ class CallData:
     mentioned: tuple[str, ...] = ()
 
     @cached_property
+    def _spelled(self) -> dict[str, tuple[str, ...]]:
+        return {}
+
+    @cached_property
     def whole(self) -> str:
         return canonical_data(self.structured_input)
 
@@ -40,9 +44,11 @@ class CallData:
         """The data as it would be of a call that runs `command` only. With a blank at its end too, so that
         `git status *` covers `git status`."""
         assert self.command_key is not None
-        return tuple(
-            canonical_data({**self.structured_input, self.command_key: text}) for text in (command, f"{command} ")
-        )
+        known = self._spelled.get(command)
+        if known is None:
+            both = ({**self.structured_input, self.command_key: text} for text in (command, f"{command} "))
+            known = self._spelled[command] = tuple(map(canonical_data, both))
+        return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +71,8 @@ class Finding:
     """Commands of the line that no rule covers."""
 
 
-def find(call: CallData, rules: Sequence[RememberedRule]) -> Finding:
-    """What `rules` make of `call`, whatever order they come in."""
+def find(call: CallData, rules: Sequence[RememberedRule], *, with_losers: bool = False) -> Finding:
+    """What `rules` make of `call`, whatever order they come in. Why the others lose is worked out on demand."""
     own = sorted((rule for rule in rules if rule.tool_name == call.tool_name), key=rank)
     winners = {unit: _winner(call, unit, own) for unit in call.plain or (None,)}
     denied = sorted((rule for rule in winners.values() if rule is not None and not rule.allow), key=rank)
@@ -77,12 +83,7 @@ def find(call: CallData, rules: Sequence[RememberedRule]) -> Finding:
         decisive, allow = None, None
     else:
         decisive, allow = max((rule for rule in winners.values() if rule is not None), key=rank), True
-    used = {id(rule) for rule in winners.values()}
-    losers = tuple(
-        Loser(rule, _why(call, rule, winners, decisive, is_part=id(rule) in used))
-        for rule in own
-        if rule is not decisive
-    )
+    losers = _losers(call, own, winners, decisive) if with_losers else ()
     return Finding(allow, decisive, losers, uncovered)
 
 
@@ -129,6 +130,20 @@ def _denies(call: CallData, unit: str | None, pattern: str) -> bool:
     texts = (unit, *call.mentioned) if unit is not None else call.mentioned
     return matches_data(pattern, call.whole) or any(
         matches_data(pattern, data) for text in texts for data in call.spelled(text)
+    )
+
+
+def _losers(
+    call: CallData,
+    rules: Sequence[RememberedRule],
+    winners: dict[str | None, RememberedRule | None],
+    decisive: RememberedRule | None,
+) -> tuple[Loser, ...]:
+    used = {id(rule) for rule in winners.values()}
+    return tuple(
+        Loser(rule, _why(call, rule, winners, decisive, is_part=id(rule) in used))
+        for rule in rules
+        if rule is not decisive
     )
 
 

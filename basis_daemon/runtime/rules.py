@@ -6,6 +6,7 @@ rules decides is `rule_lookup.py`'s matter, where they are kept `store/rules.py`
 
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, Protocol, cast
 
 import msgspec
@@ -131,11 +132,7 @@ def canonical_data(structured_input: Json) -> str:
 
 def matches_data(pattern: str, data: str) -> bool:
     """The data glob: `*` and `**` are any run of characters, `?` is one, everything else is itself (SE-22)."""
-    parts = [_literal(part) for part in re.split(r"\*+", pattern)]
-    # Atomic groups keep the match linear: a pattern must never be able to stall the loop.
-    middle = "".join(f"(?>.*?{part})" for part in parts[1:-1] if part)
-    translated = parts[0] if len(parts) == 1 else f"{parts[0]}{middle}.*{parts[-1]}"
-    return re.fullmatch(translated, data, re.DOTALL) is not None
+    return _translated(pattern).fullmatch(data) is not None
 
 
 def listing_order(rule: RememberedRule) -> tuple[int, str, bool, str]:
@@ -146,6 +143,14 @@ def listing_order(rule: RememberedRule) -> tuple[int, str, bool, str]:
 def is_exact(pattern: str) -> bool:
     """Whether a pattern is one text and no other."""
     return "*" not in pattern and "?" not in pattern
+
+
+@lru_cache(maxsize=4096)
+def _translated(pattern: str) -> re.Pattern[str]:
+    parts = [_literal(part) for part in re.split(r"\*+", pattern)]
+    # Atomic groups keep the match linear: a pattern must never be able to stall the loop.
+    middle = "".join(f"(?>.*?{part})" for part in parts[1:-1] if part)
+    return re.compile(parts[0] if len(parts) == 1 else f"{parts[0]}{middle}.*{parts[-1]}", re.DOTALL)
 
 
 def _literal(text: str) -> str:

@@ -96,7 +96,8 @@ class SessionAnswers:
 
     def explain(self, tool_name: str, structured_input: dict[str, Json], *, command_key: str | None = None) -> Finding:
         """The same with every rule that loses, stored ones too. Raises `StoreError`."""
-        return find(call_data(tool_name, structured_input, command_key), self.remembered_rules())
+        call = call_data(tool_name, structured_input, command_key)
+        return find(call, self.remembered_rules(), with_losers=True)
 
 
 def call_data(tool_name: str, structured_input: dict[str, Json], command_key: str | None) -> CallData:

@@ -144,7 +144,7 @@ def test_every_rule_of_the_tool_that_does_not_decide_says_why() -> None:
         RememberedRule("write", False, '{"path":"a"*', None, "process"),
         RememberedRule("edit", True),
     ]
-    found = find(CallData("write", {"path": "a"}), rules)
+    found = find(CallData("write", {"path": "a"}), rules, with_losers=True)
 
     assert found.rule == rules[4] and found.allow is False
     assert {loser.rule: loser.why for loser in found.losers} == {
