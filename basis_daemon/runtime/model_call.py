@@ -144,7 +144,7 @@ def _report_usage(turn: Turn, streamed: StreamedMessage) -> None:
         thoughts_tokens=usage.thoughts_tokens or 0,
     )
     model = streamed.model or turn.model
-    cost = _cost(turn, model, reported)
+    cost = _cost(turn, model, usage, reported)
     if cost is not None:
         reported = msgspec.structs.replace(reported, cost_nano_usd=cost, priced_tokens=reported.total_tokens)
     turn.meter.count(reported)
@@ -163,11 +163,15 @@ def _report_usage(turn: Turn, streamed: StreamedMessage) -> None:
     )
 
 
-def _cost(turn: Turn, model: str, usage: Usage) -> int | None:
-    """What the response cost. Kept with the usage: a price that changes later changes no past."""
+def _cost(turn: Turn, model: str, usage: TokenUsage, reported: Usage) -> int | None:
+    """What the response cost. Kept with the usage: a price that changes later changes no past. Not known where one side
+    of it was not counted; what tools of the vendor's own read is paid for as input."""
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return None
+    billed = msgspec.structs.replace(reported, input_tokens=usage.input_tokens + (usage.tool_input_tokens or 0))
     tier = turn.request_options.responses.service_tier
     # Lists give the standard price; what is asked for faster or later is billed otherwise.
-    return turn.pricing(turn.provider.id, model, usage) if tier in (None, "default") else None
+    return turn.pricing(turn.provider.id, model, billed) if tier in (None, "default") else None
 
 
 # --- waiting for the provider ----------------------------------------------------------------------------------------

@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from basis_daemon.runtime.agent_config import AgentConfig
 from basis_daemon.runtime.prices import PriceList, UnusablePrices, cost_of, read_prices, shipped_prices
-from basis_protocol.events import Usage
+from basis_daemon.runtime.providers.base import TokenUsage
+from basis_daemon.runtime.providers.scripted import ScriptedProvider, text
+from basis_daemon.runtime.runtime import Runtime
+from basis_protocol.events import AnyEvent, Usage, UsageReported
 
 TODAY = date(2026, 12, 1)
 
@@ -117,6 +121,36 @@ def test_no_shipped_row_is_hidden_by_one_before_it() -> None:
         assert (row.provider, row.model) not in seen, row
         if row.up_to_input_tokens is None and row.until is None:
             seen.add((row.provider, row.model))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("reported", "cost"),
+    [
+        (TokenUsage(input_tokens=100, output_tokens=10), 100 * 3000 + 10 * 15_000),
+        (TokenUsage(input_tokens=100, output_tokens=10, tool_input_tokens=40), 140 * 3000 + 10 * 15_000),
+        (TokenUsage(input_tokens=100, output_tokens=10, thoughts_tokens=5), 100 * 3000 + 15 * 15_000),
+        (TokenUsage(input_tokens=0, output_tokens=0), 0),
+        (TokenUsage(output_tokens=10), None),
+        (TokenUsage(input_tokens=100), None),
+        (TokenUsage(total_tokens=110), None),
+    ],
+)
+async def test_a_response_that_was_counted_in_part_has_no_known_cost(reported: TokenUsage, cost: int | None) -> None:
+    """2.6: what was not counted is not nothing; what a vendor's tools read is paid for."""
+    listed = prices({**PLAIN, "model": "*"})
+
+    def pricing(provider: str, model: str, usage: Usage) -> int | None:
+        return listed.cost("p", model, usage)
+
+    model = ScriptedProvider([text("hi", usage=reported)])
+    async with await Runtime.empty_builder().with_provider_instance(model).with_model("m").build_async() as runtime:
+        agent, seen = runtime.spawn(config=AgentConfig(pricing=pricing)), list[AnyEvent]()
+        agent.events.tap(seen.append)
+        report = await agent.send("hello")
+    (event,) = [event for event in seen if isinstance(event, UsageReported)]
+    assert event.cost_nano_usd == cost
+    assert report.usage.priced_tokens == (0 if cost is None else report.usage.total_tokens)
 
 
 @given(
