@@ -205,15 +205,17 @@ class CallPipeline:
             self.agent.call_started(self.turn_id, ongoing.id)
         self.emit(ToolStarted(tool_call_id=ongoing.id, tool_name=ongoing.name))
         self._notify("tool_execution_started", ongoing)
-        context = replace(self._context(ongoing), prepared=preparation)
+        context, limit_s = replace(self._context(ongoing), prepared=preparation), found.spec.timeout_s
+        # What is said behind the limit is not told, although the call may need a moment to give up (TL-33).
+        silencing = None if limit_s is None else asyncio.get_running_loop().call_later(limit_s, ongoing.end)
         try:
-            output = await contained(
-                lambda: found.tool.execute(context, copied(ongoing.input)), timeout_s=found.spec.timeout_s
-            )
+            output = await contained(lambda: found.tool.execute(context, copied(ongoing.input)), timeout_s=limit_s)
         except Exception as error:
             return settled(self._failure(ongoing, error))
         finally:
-            ongoing.is_over = True
+            ongoing.end()
+            if silencing is not None:
+                silencing.cancel()
         output = settled(output)
         if output.terminate and ongoing.planned.is_parallel:
             return ToolOutput(f"{ongoing.name} can't end the turn: it ran side by side with other calls", is_error=True)

@@ -45,6 +45,7 @@ class OngoingCall:
     is_bad_rewrite: bool = False
     """Whether it was a rewrite that the tool's schema refused (TL-17)."""
     is_over: bool = False
+    """Whether nothing it says is told any more."""
 
     @property
     def id(self) -> str:
@@ -53,6 +54,9 @@ class OngoingCall:
     @property
     def name(self) -> str:
         return self.planned.call.name
+
+    def end(self) -> None:
+        self.is_over = True
 
     @property
     def is_consequential(self) -> bool:
