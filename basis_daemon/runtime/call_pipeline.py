@@ -7,12 +7,12 @@ When which call's turn comes is `tool_calls.py`'s matter.
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from basis_daemon.errors import BasisError, PolicyDenied
 from basis_daemon.runtime.agent import Agent
+from basis_daemon.runtime.call_context import context_of
 from basis_daemon.runtime.call_output import settled, sound
 from basis_daemon.runtime.call_stages import EndedCall, OngoingCall, PlannedCall
 from basis_daemon.runtime.delegation import AgentOperations
@@ -38,7 +38,7 @@ from basis_daemon.runtime.tools.registry import Registration
 from basis_daemon.runtime.tools.spec import ToolSpec
 from basis_daemon.runtime.tools.validate import validate_input
 from basis_protocol.content import DiffPreview, Preview
-from basis_protocol.events import AnyEvent, ToolProgress, ToolStarted
+from basis_protocol.events import AnyEvent, ToolStarted
 
 logger = logging.getLogger(__name__)
 
@@ -236,37 +236,8 @@ class CallPipeline:
         return ToolOutput(text, is_error=True)
 
     def _context(self, ongoing: OngoingCall) -> ToolContext:
-        host, call = self.host, ongoing.planned.call
-        loop, loop_thread = asyncio.get_running_loop(), threading.get_ident()
-
-        def emit(text: str) -> None:
-            if not ongoing.is_over:  # nothing comes behind a call's end
-                self.emit(ToolProgress(tool_call_id=call.id, tool_name=call.name, progress=text))
-
-        def progress(text: str) -> None:
-            text = sound(str(text))
-            if threading.get_ident() == loop_thread:
-                emit(text)
-            else:
-                loop.call_soon_threadsafe(emit, text)
-
-        return ToolContext(
-            agent_id=self.agent.id,
-            agent_name=self.agent.record.name,
-            tool_call_id=call.id,
-            tool_name=call.name,
-            working_directory=host.working_directory,
-            policy=host.policy,
-            executor=host.executor,
-            environment=host.environment,
-            progress=progress,
-            overlay=host.overlay,
-            files=host.files,
-            agent=self.operations(call) if self.operations is not None else None,
-            app=host.app,
-            background=host.background_of(self.agent.id, self.emit),
-            skills=host.skills,
-        )
+        operations = self.operations(ongoing.planned.call) if self.operations is not None else None
+        return context_of(ongoing, self.agent, self.host, self.emit, operations)
 
     # --- what the model sees of it -----------------------------------------------------------------------------------
 
