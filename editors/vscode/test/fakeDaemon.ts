@@ -121,6 +121,8 @@ export const INFO: SessionInfo = {
     cacheCreationTokens: 0,
     reasoningTokens: 0,
     thoughtsTokens: 0,
+    costNanoUsd: 0,
+    pricedTokens: 0,
   },
   pendingAsks: 0,
 };
