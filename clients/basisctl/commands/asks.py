@@ -36,6 +36,8 @@ def main(args: Namespace) -> int:
         screen.answer("\n")
     if not args.json:
         screen.line(
-            "next: basisctl approve ASK [--scope …], or basisctl deny ASK --reason …" if found else "no question is waiting"
+            "next: basisctl approve ASK [--scope …], or basisctl deny ASK --reason …"
+            if found
+            else "no question is waiting"
         )
     return exit_codes.OK
