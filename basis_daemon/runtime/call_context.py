@@ -5,9 +5,9 @@ import threading
 from collections.abc import Callable
 
 from basis_daemon.runtime.agent import Agent
-from basis_daemon.runtime.call_output import sound
 from basis_daemon.runtime.call_stages import OngoingCall
 from basis_daemon.runtime.delegation import AgentOperations
+from basis_daemon.runtime.foreign import sound
 from basis_daemon.runtime.tool_host import ToolHost
 from basis_daemon.runtime.tools.base import ToolContext
 from basis_protocol.events import AnyEvent, ToolProgress

@@ -10,7 +10,7 @@ from dataclasses import replace
 import msgspec
 
 from basis_daemon.errors import BasisError
-from basis_daemon.runtime.foreign import told
+from basis_daemon.runtime.foreign import sound, told
 from basis_daemon.runtime.messages import Json, ToolResult
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.providers.streamed import parse_tool_input
@@ -35,11 +35,6 @@ def settled(output: object) -> ToolOutput:
         return replace(output, content=_plain(output.content), details=_plain(output.details), summary=summary)
     except Exception as error:  # a host's objects may fail in any way
         return ToolOutput(f"It ran, but what it gave back is no JSON: {sound(told(error))}", is_error=True)
-
-
-def sound(text: str) -> str:
-    """`text` as it can be sent: half a surrogate pair has no UTF-8."""
-    return text if text.isascii() else str(text).encode("utf-8", "backslashreplace").decode()
 
 
 def _plain(value: Json) -> Json:

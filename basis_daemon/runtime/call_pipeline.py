@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from basis_daemon.errors import BasisError, PolicyDenied
 from basis_daemon.runtime.agent import Agent
 from basis_daemon.runtime.call_context import context_of
-from basis_daemon.runtime.call_output import settled, sound
+from basis_daemon.runtime.call_output import settled
 from basis_daemon.runtime.call_stages import EndedCall, OngoingCall, PlannedCall
 from basis_daemon.runtime.delegation import AgentOperations
-from basis_daemon.runtime.foreign import Crashed, contained, told
+from basis_daemon.runtime.foreign import Crashed, called, contained, sound, told
 from basis_daemon.runtime.hooks.chain import CallBlocked, Hand, HookChain, Shown, copied
 from basis_daemon.runtime.hooks.contract import HookRequest
 from basis_daemon.runtime.messages import Json, ToolUse
@@ -63,7 +63,7 @@ class CallPipeline:
         if found is None:
             return PlannedCall(call, None, "exclusive_local_mutation")
         try:
-            lane = lane_of(found.tool, found.spec, copied(call.input))
+            lane: ExecutionCategory = called(lambda: lane_of(found.tool, found.spec, copied(call.input)))
         except Exception:  # its input was not checked yet: said when that is done
             lane = "exclusive_local_mutation"
         return PlannedCall(call, found, lane)
@@ -122,7 +122,7 @@ class CallPipeline:
 
     def _checked_lane(self, ongoing: OngoingCall, found: Registration) -> ExecutionCategory:
         """The lane the call really goes in (TL-24). Raises for one that hooks made a mutation among reads (step 6)."""
-        lane = lane_of(found.tool, found.spec, copied(ongoing.input))
+        lane: ExecutionCategory = called(lambda: lane_of(found.tool, found.spec, copied(ongoing.input)))
         if not ongoing.planned.is_parallel:
             return ongoing.planned.lane if lane == PARALLEL else lane
         if lane != PARALLEL:
@@ -289,4 +289,4 @@ def _naming(text: str, hands: tuple[Hand, ...]) -> str:
 
 def _listed(hands: tuple[Hand, ...]) -> str | None:
     """Every hand in order, with its reason, for the audit trail (HO-11)."""
-    return "; ".join(map(str, hands)) or None
+    return sound("; ".join(map(str, hands))) or None

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import anyio.lowlevel
+
 from basis_daemon.errors import BasisError
 
 T = TypeVar("T")
@@ -20,23 +22,59 @@ class Crashed(BasisError):
 
 
 async def contained(work: Callable[[], Awaitable[T]], *, timeout_s: float | None = None) -> T:
-    """What `work` returns. Raises what it raises, and `Crashed` if it took longer than `timeout_s`, cancelled itself or
-    tried to end the process. The cancellation of the calling task is passed on, whatever is left of the time."""
+    """What `work` returns. Raises what it raises, and `Crashed` if it took longer than `timeout_s`, cancelled itself,
+    tried to end the process or broke down in another way that is no `Exception`.
+
+    The cancellation of the calling task is passed on, whatever is left of the time and whatever `work` makes of it:
+    what is cancelled begins no work, and work that kept its cancellation to itself has not ended well.
+    """
+    await anyio.lowlevel.checkpoint_if_cancelled()
+    task = asyncio.current_task()
+    cancelled_before = 0 if task is None else task.cancelling()
+
+    async def pass_cancellation_on() -> None:
+        if task is not None and task.cancelling() > cancelled_before:
+            await anyio.lowlevel.checkpoint_if_cancelled()  # a scope knows its own cancellation only
+            raise asyncio.CancelledError
+
     limit = asyncio.timeout(timeout_s)
     try:
         async with limit:
-            return await work()
-    except TimeoutError as error:
-        if limit.expired():
-            raise Crashed(f"took longer than its limit of {timeout_s:g} s") from error
+            result = await work()
+    except (KeyboardInterrupt, GeneratorExit):
         raise
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+    except BaseException as error:
+        if not isinstance(error, asyncio.CancelledError):
+            await pass_cancellation_on()
+        elif task is not None and task.cancelling() > cancelled_before:
             raise
-        raise Crashed("cancelled itself") from error
-    except SystemExit as error:
-        raise Crashed("tried to end the process") from error
+        if isinstance(error, TimeoutError) and limit.expired():
+            raise Crashed(f"took longer than its limit of {timeout_s:g} s") from error
+        if isinstance(error, Exception):
+            raise
+        raise Crashed(_crash(error)) from error
+    await pass_cancellation_on()
+    return result
+
+
+def called(work: Callable[[], T]) -> T:
+    """`contained`, for host code that is not async."""
+    try:
+        return work()
+    except (KeyboardInterrupt, GeneratorExit, Exception):
+        raise
+    except BaseException as error:
+        raise Crashed(_crash(error)) from error
+
+
+def _crash(error: BaseException) -> str:
+    match error:
+        case asyncio.CancelledError():
+            return "cancelled itself"
+        case SystemExit():
+            return "tried to end the process"
+        case _:  # a panic of a library that is not Python's, or a group around one
+            return f"broke down ({type(error).__name__}: {told(error)})"
 
 
 async def in_own_task(work: Callable[[], Awaitable[T]], *, timeout_s: float | None = None) -> T:
@@ -65,3 +103,8 @@ def told(error: BaseException) -> str:
         return str(error) or type(error).__name__
     except Exception:  # its own `__str__` fails
         return type(error).__name__
+
+
+def sound(text: str) -> str:
+    """`text` as it can be sent: half a surrogate pair has no UTF-8."""
+    return text if text.isascii() else str(text).encode("utf-8", "backslashreplace").decode()

@@ -8,7 +8,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -100,7 +100,7 @@ class HookChain:
 
     async def after(self, request: HookRequest) -> Shown:
         """Ask the execution hooks about what came of it, in order (TL-17)."""
-        return await _show([_execution(hook, hook.after) for hook in self.execution], request)
+        return await _show([_execution(hook, "after") for hook in self.execution], request)
 
     async def behind(self, request: HookRequest) -> Shown:
         """Ask the post hooks, in the reverse order of their registration (TL-19)."""
@@ -108,7 +108,7 @@ class HookChain:
 
     def _ahead(self) -> list[Participant]:
         pre = [_named("pre-execution hook", hook) for hook in self.pre]
-        return [*pre, *(_execution(hook, hook.before) for hook in self.execution)]
+        return [*pre, *(_execution(hook, "before") for hook in self.execution)]
 
 
 async def _judge(participant: Participant, request: HookRequest, judged: Judged) -> Judged:
@@ -166,11 +166,14 @@ def _withheld(text: str, shown: Shown) -> Shown:
 
 
 async def _asked(participant: Participant, request: HookRequest) -> object:
-    answer: object = participant.ask(request)
-    if not inspect.isawaitable(answer):
-        raise _Nonsense("it is not an async function")
-    awaited: Awaitable[object] = answer
-    return await contained(lambda: awaited)
+    async def ask() -> object:
+        answer: object = participant.ask(request)
+        if not inspect.isawaitable(answer):
+            raise _Nonsense("it is not an async function")
+        awaited: Awaitable[object] = answer
+        return await awaited
+
+    return await contained(ask)
 
 
 class _Nonsense(BasisError):
@@ -187,9 +190,10 @@ def _named(kind: str, hook: Callable[..., Any]) -> Participant:
     return Participant(label, f"blocked by {label}", hook)
 
 
-def _execution(hook: ExecutionHook, ask: Callable[[HookRequest], Awaitable[HookOutcome]]) -> Participant:
+def _execution(hook: ExecutionHook, side: Literal["before", "after"]) -> Participant:
     label = getattr(hook, "label", None) or f"hook '{_name(hook)}'"
-    return Participant(label, f"denied by {label}", ask)
+    # A side that a hook lacks is missed when it is asked: that is a failure of the hook, not of the turn.
+    return Participant(label, f"denied by {label}", lambda request: getattr(hook, side)(request))
 
 
 def _name(hook: object) -> str:
@@ -223,8 +227,13 @@ def _object(given: Json) -> dict[str, Json]:
 
 
 def _json(value: Json) -> Json:
-    """`value` as plain JSON of its own. Raises for what is none."""
-    return value if isinstance(value, str) else msgspec.json.decode(msgspec.json.encode(value))
+    """`value` as plain JSON of its own, read by the same reader as a model's. Raises for what is none."""
+    if isinstance(value, str):
+        return value
+    parsed, malformed = parse_tool_input(msgspec.json.encode({"value": value}).decode())
+    if malformed is not None:
+        raise _Nonsense("the result it gave is nested too deeply")
+    return parsed["value"]
 
 
 def copied(value: Json) -> Json:
