@@ -16,6 +16,7 @@ from basis_daemon.runtime.host_environment import detect_environment
 from basis_daemon.runtime.messages import Json, ToolResult
 from basis_daemon.runtime.policy import RuntimePolicy
 from basis_daemon.runtime.providers.definition import Credentials
+from basis_daemon.runtime.providers.errors import TransportError
 from basis_daemon.runtime.providers.registry import chat_completions_definition, openai_definition
 from basis_daemon.runtime.providers.scripted import ScriptedProvider, text
 from basis_daemon.runtime.runtime import Runtime, RuntimeBuilder
@@ -254,11 +255,15 @@ def test_the_kind_of_host_is_told(tmp_path: Path, environ: dict[str, str], file:
 
 
 async def test_closing_is_repeatable_and_ends_what_is_behind() -> None:
-    """RT-18."""
+    """RT-18: a provider of a closed runtime opens no connection any more."""
     runtime = in_memory().with_openai_compatible("own", "http://127.0.0.1:9/").build()
     async with runtime:
-        pass
+        provider = runtime.providers.by_id("own")
     await runtime.aclose()
+
+    assert provider is not None
+    with pytest.raises(TransportError, match="the runtime was closed"):
+        await provider.list_models()
 
 
 async def test_another_store_shares_all_the_rest() -> None:
